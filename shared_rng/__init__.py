@@ -1,0 +1,32 @@
+"""Common randomness and Gumbel-max list sampling: all that both ends must compute identically."""
+
+from shared_rng.card import ModelCard, load_card
+from shared_rng.errors import CodecError, MissingSideInformation, SequenceError, SessionMismatch
+from shared_rng.messages import pack, packed_size, unpack
+from shared_rng.pool import BinCandidates, bin_candidates, bin_labels, label_of, samples
+from shared_rng.selection import Selection, decoder_select, encoder_select, selected_labels
+from shared_rng.session import Coupling, PoolKind, Session
+
+__all__ = [
+    "BinCandidates",
+    "CodecError",
+    "Coupling",
+    "MissingSideInformation",
+    "ModelCard",
+    "PoolKind",
+    "Selection",
+    "SequenceError",
+    "Session",
+    "SessionMismatch",
+    "bin_candidates",
+    "bin_labels",
+    "decoder_select",
+    "encoder_select",
+    "label_of",
+    "load_card",
+    "pack",
+    "packed_size",
+    "samples",
+    "selected_labels",
+    "unpack",
+]

@@ -1,0 +1,96 @@
+"""Model cards: the JSON file that says what a model is, and the digest by which two ends recognise it.
+
+A card holds ``source`` (``gaussian`` or ``vae``), ``architecture`` (the numbers that define the model),
+``weights`` (file name and SHA-256, absent where there are none) and ``training`` (command, data, metrics;
+for people). The digest covers the first three, so an edited comment changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shared_rng.errors import CodecError
+
+CARD_NAME = "card.json"
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """A checked card.
+
+    Attributes:
+        source: the kind of source.
+        architecture: its numbers, by name.
+        training: command, data and metrics, for people.
+        weights: path of the weights, checked against their SHA-256, or None.
+        digest: 32 bytes over source, architecture and the weights' SHA-256.
+    """
+
+    source: str
+    architecture: dict[str, Any]
+    training: dict[str, Any]
+    weights: Path | None
+    digest: bytes
+
+    def number(self, name: str) -> float:
+        """A number of the architecture.
+
+        Raises:
+            CodecError: it is missing or no number.
+        """
+        value = self.architecture.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise CodecError(f"card architecture.{name}", repr(value), "a number")
+        return value
+
+
+def weights_sha256(path: Path) -> str:
+    """SHA-256 of a weights file, in hexadecimal."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def model_digest(source: str, architecture: dict[str, Any], sha256: str | None) -> bytes:
+    """The digest that stands for a model in a session."""
+    summary = {"source": source, "architecture": architecture, "weights_sha256": sha256}
+    return hashlib.sha256(json.dumps(summary, sort_keys=True).encode()).digest()
+
+
+def load_card(folder: Path) -> ModelCard:
+    """Read ``card.json`` of a model folder and check its weights against the card.
+
+    Raises:
+        CodecError: the card is missing or malformed, or the weights are missing or not those of the card.
+    """
+    path = folder / CARD_NAME
+    if not path.is_file():
+        raise CodecError("model", f"{folder} without {CARD_NAME}", f"a model folder with {CARD_NAME}")
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CodecError(str(path), f"no valid JSON ({error})", "a JSON object") from error
+    if not isinstance(card, dict):
+        raise CodecError(str(path), type(card).__name__, "a JSON object")
+    source = _field(path, card, "source", str)
+    architecture = _field(path, card, "architecture", dict)
+    weights, sha256 = None, None
+    if "weights" in card:
+        entry = _field(path, card, "weights", dict)
+        weights = folder / _field(path, entry, "file", str)
+        sha256 = _field(path, entry, "sha256", str)
+        if not weights.is_file():
+            raise CodecError("card weights.file", weights, "an existing file")
+        if (actual := weights_sha256(weights)) != sha256:
+            raise CodecError("card weights.sha256", sha256, f"that of {weights.name}, {actual}")
+    digest = model_digest(source, architecture, sha256)
+    return ModelCard(source, architecture, card.get("training", {}), weights, digest)
+
+
+def _field(path: Path, holder: dict[str, Any], name: str, kind: type) -> Any:
+    value = holder.get(name)
+    if not isinstance(value, kind):
+        raise CodecError(f"{path.name} {name}", repr(value), f"a value of type {kind.__name__}")
+    return value

@@ -1,0 +1,95 @@
+"""Pools, bins and races of whole batches of messages, from random-access words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from shared_rng import philox, variates
+from shared_rng.errors import CodecError
+from shared_rng.session import Session
+from shared_rng.variates import Floats
+
+Labels = npt.NDArray[np.uint32]
+Indices = npt.NDArray[np.int64]
+
+
+def samples(session: Session, messages: Sequence[int]) -> Floats:
+    """All N candidates of each message: float64 [B, N, D]."""
+    return np.stack([session.candidates(message, 0, session.pool_size) for message in messages])
+
+
+def bin_labels(session: Session, messages: Sequence[int]) -> Labels:
+    """Bin label of every candidate of each message: uint32 [B, N] in 0 … L_max - 1.
+
+    Labels are i.i.d. uniform (section 3 of the paper) and, where L_max = N, the candidate's own index:
+    then nothing is binned and the scheme is plain importance sampling.
+    """
+    if session.bins == session.pool_size:
+        return np.tile(np.arange(session.bins, dtype=np.uint32), (len(messages), 1))
+    table = philox.word_table(session.seed, philox.BIN_DOMAIN, messages, session.pool_size)
+    return variates.labels(table, session.bits)
+
+
+def label_of(session: Session, message: int, candidate: int) -> int:
+    """Bin label of one candidate, without the other N - 1."""
+    if session.bins == session.pool_size:
+        return candidate
+    word = philox.words(session.seed, philox.BIN_DOMAIN, message, candidate, 1)
+    return int(variates.labels(word, session.bits)[0])
+
+
+def race_words(session: Session, race: int, messages: Sequence[int]) -> philox.Words:
+    """The words of one race, one a candidate: uint64 [B, N]. A larger word is an earlier arrival."""
+    return philox.word_table(session.seed, philox.RACE_DOMAIN + race, messages, session.pool_size)
+
+
+@dataclass(frozen=True)
+class BinCandidates:
+    """The candidates in one bin a message, all messages one after another.
+
+    Attributes:
+        messages: the B message numbers.
+        rows: int64 [C], position in ``messages`` of each candidate, ascending.
+        indices: int64 [C], index of each candidate in its pool, ascending within a message.
+        samples: float64 [C, D].
+        offsets: int64 [B + 1]; message b owns candidates ``offsets[b]`` to ``offsets[b + 1] - 1``.
+    """
+
+    messages: Sequence[int]
+    rows: Indices
+    indices: Indices
+    samples: Floats
+    offsets: Indices
+
+
+def bin_candidates(session: Session, messages: Sequence[int], received: Labels) -> BinCandidates:
+    """What a decoder looks at once it knows the messages: the candidates of the named bins only.
+
+    Args:
+        session: the session.
+        messages: B message numbers.
+        received: [B] bin labels.
+
+    Raises:
+        CodecError: the number of labels is not B.
+    """
+    if len(received) != len(messages):
+        raise CodecError("received labels", len(received), f"one a message, {len(messages)}")
+    rows, indices = np.nonzero(bin_labels(session, messages) == np.asarray(received)[:, None])
+    offsets = np.searchsorted(rows, np.arange(len(messages) + 1))
+    if session.pool_kind == "discrete":
+        chosen = indices[:, None].astype(np.float64)
+    else:
+        dimension = session.latent_dimension
+        word_indices = indices[:, None] * dimension + np.arange(dimension)
+        words = np.empty(word_indices.shape, dtype=np.uint64)
+        for b, message in enumerate(messages):
+            own = slice(offsets[b], offsets[b + 1])
+            table = philox.words(session.seed, philox.POOL_DOMAIN, message, 0, session.pool_size * dimension)
+            words[own] = table[word_indices[own]]
+        chosen = variates.normals(words, session.pool_variance)
+    return BinCandidates(messages, rows, indices, chosen, offsets)

@@ -1,0 +1,168 @@
+"""The session: everything that the encoder and its K decoders must agree on before the first message."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from shared_rng import philox, variates
+from shared_rng.errors import CodecError, SessionMismatch
+
+PROTOCOL_VERSION = 1
+"""Version of the format: words, pool, bins, races, picks and message bits. A change to any is a new one."""
+
+PoolKind = Literal["gaussian", "discrete"]
+Coupling = Literal["gls", "baseline"]
+
+MAX_BINS = 2**16
+MAX_POOL = 2**32
+MAX_DECODERS = 2**16
+_DIGEST_BLOCK = 256
+_SEED_BYTES = 16
+
+
+def seed_digest(seed: int) -> bytes:
+    """SHA-256 of the 128-bit seed as 16 little-endian bytes; what travels when the seed is pre-shared."""
+    return hashlib.sha256(seed.to_bytes(_SEED_BYTES, "little")).digest()
+
+
+def _check_integer(name: str, value: object, low: int, high: int, expected: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise CodecError(name, repr(value), expected)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """One agreement between an encoder and K decoders (arXiv 2506.05632, section 3 and algorithm 1).
+
+    Attributes:
+        seed: 128 bits of common randomness.
+        pool_size: N, the number of candidates a message; 2 … 2^32.
+        bins: L_max, a power of two in 2 … 2^16, at most N. A message is log2(L_max) bits.
+        decoders: K, 1 … 2^16.
+        latent_dimension: coordinates of one candidate; 1 for a discrete pool.
+        pool_kind: ``gaussian`` (candidates i.i.d. N(0, pool_variance · I)) or ``discrete`` (candidate i is
+            the letter i of an alphabet of N).
+        pool_variance: variance of each coordinate of a Gaussian pool; 1 for a discrete pool.
+        coupling: ``gls`` (one private race a decoder) or ``baseline`` (one race shared by all).
+        model_digest: SHA-256 of the model that both ends hold half of each.
+        protocol_version: version of the format.
+
+    Raises:
+        CodecError: a field is out of range; it names the field, what came and what was expected.
+    """
+
+    seed: int
+    pool_size: int
+    bins: int
+    decoders: int
+    model_digest: bytes
+    latent_dimension: int = 1
+    pool_kind: PoolKind = "gaussian"
+    pool_variance: float = 1.0
+    coupling: Coupling = "gls"
+    protocol_version: int = PROTOCOL_VERSION
+
+    def __post_init__(self) -> None:
+        if self.protocol_version != PROTOCOL_VERSION:
+            raise SessionMismatch("protocol_version", self.protocol_version, PROTOCOL_VERSION)
+        _check_integer("seed", self.seed, 0, 2**128 - 1, "an integer in 0 … 2^128 - 1")
+        _check_integer("pool_size", self.pool_size, 2, MAX_POOL, "an integer in 2 … 2^32")
+        _check_integer("bins", self.bins, 2, MAX_BINS, "a power of two in 2 … 65536")
+        if self.bins & (self.bins - 1):
+            raise CodecError("bins", self.bins, "a power of two in 2 … 65536")
+        if self.bins > self.pool_size:
+            raise CodecError("bins", self.bins, f"at most pool_size, {self.pool_size}")
+        _check_integer("decoders", self.decoders, 1, MAX_DECODERS, "an integer in 1 … 65536")
+        _check_integer("latent_dimension", self.latent_dimension, 1, 2**16, "an integer in 1 … 65536")
+        if self.pool_kind not in get_args(PoolKind):
+            raise CodecError("pool_kind", repr(self.pool_kind), "gaussian or discrete")
+        if self.coupling not in get_args(Coupling):
+            raise CodecError("coupling", repr(self.coupling), "gls or baseline")
+        if not 0 < self.pool_variance < float("inf"):
+            raise CodecError("pool_variance", self.pool_variance, "a finite number above 0")
+        if self.pool_kind == "discrete" and (self.latent_dimension, self.pool_variance) != (1, 1.0):
+            given = f"latent_dimension {self.latent_dimension} and pool_variance {self.pool_variance}"
+            raise CodecError("discrete pool", given, "latent_dimension 1 and pool_variance 1")
+        if not isinstance(self.model_digest, bytes) or len(self.model_digest) != 32:
+            raise CodecError("model_digest", self.model_digest, "32 bytes, a SHA-256")
+
+    @property
+    def bits(self) -> int:
+        """Rate in bits a message, log2(L_max)."""
+        return self.bins.bit_length() - 1
+
+    @property
+    def races(self) -> int:
+        """Number of races that the encoder minimises over: K with GLS, 1 with the baseline."""
+        return self.decoders if self.coupling == "gls" else 1
+
+    def race_of(self, decoder: int) -> int:
+        """The race of decoder ``decoder`` (0 … K - 1): its own with GLS, race 0 with the baseline."""
+        _check_integer("decoder", decoder, 0, self.decoders - 1, f"an index in 0 … {self.decoders - 1}")
+        return decoder if self.coupling == "gls" else 0
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 over every field and over the first and the last pool block of message 0.
+
+        A block is 256 candidates, as little-endian signed 64-bit multiples of 2^-16 (Gaussian pool) or as
+        letters (discrete pool). Two ends whose libraries gave different pools would disagree here.
+        """
+        summary = {field.name: getattr(self, field.name) for field in fields(self)}
+        summary["model_digest"] = self.model_digest.hex()
+        summary["pool_variance"] = float(self.pool_variance).hex()
+        state = hashlib.sha256(json.dumps(summary, sort_keys=True).encode())
+        size = min(_DIGEST_BLOCK, self.pool_size)
+        for first in (0, self.pool_size - size):
+            block = self.candidates(0, first, size)
+            scale = variates.GRID if self.pool_kind == "gaussian" else 1.0
+            state.update(np.rint(block / scale).astype("<i8").tobytes())
+        return state.digest()
+
+    def candidates(self, message: int, first: int, count: int) -> variates.Floats:
+        """Candidates ``first … first + count - 1`` of one message's pool: float64 [count, D].
+
+        Candidate i takes words i·D … i·D + D - 1 of the pool domain, one a coordinate.
+        """
+        if self.pool_kind == "discrete":
+            return np.arange(first, first + count, dtype=np.float64)[:, None]
+        dimension = self.latent_dimension
+        words = philox.words(self.seed, philox.POOL_DOMAIN, message, first * dimension, count * dimension)
+        return variates.normals(words, self.pool_variance).reshape(count, dimension)
+
+    def wire_fields(self, *, share_seed: bool) -> dict[str, Any]:
+        """The session as plain values for the wire; without the seed where it is pre-shared."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values["seed"] = self.seed.to_bytes(_SEED_BYTES, "little") if share_seed else b""
+        return values | {"seed_digest": seed_digest(self.seed), "digest": self.digest}
+
+    @classmethod
+    def from_wire_fields(cls, values: Mapping[str, Any], pre_shared_seed: int | None = None) -> Session:
+        """Rebuild a session from :meth:`wire_fields` and check the seed's and the session's digest.
+
+        Raises:
+            SessionMismatch: the seed is missing here and in the message, or a digest differs.
+            CodecError: a field is out of range.
+        """
+        values = dict(values)
+        seed_bytes, came_seed_digest, came_digest = (values.pop(n) for n in ("seed", "seed_digest", "digest"))
+        if seed_bytes and len(seed_bytes) != _SEED_BYTES:
+            raise CodecError("seed", f"{len(seed_bytes)} bytes", f"{_SEED_BYTES} bytes, or none when pre-shared")
+        if not seed_bytes and pre_shared_seed is None:
+            raise SessionMismatch("seed", "no seed", "a seed, since none was pre-shared with this service")
+        seed = int.from_bytes(seed_bytes, "little") if seed_bytes else pre_shared_seed
+        session = cls(seed=seed, **values)
+        for name, came, own in (
+            ("seed_digest", came_seed_digest, seed_digest(session.seed)),
+            ("session digest", came_digest, session.digest),
+        ):
+            if came != own:
+                raise SessionMismatch(name, came.hex() or "nothing", own.hex())
+        return session
