@@ -1,0 +1,1 @@
+"""Experiments: data, training, sweeps, plots, reports and the demo; the only room that sees both ends."""

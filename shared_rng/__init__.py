@@ -1,6 +1,6 @@
 """Common randomness and Gumbel-max list sampling: all that both ends must compute identically."""
 
-from shared_rng.card import ModelCard, load_card
+from shared_rng.card import ModelCard, find_model, load_card
 from shared_rng.errors import CodecError, MissingSideInformation, SequenceError, SessionMismatch
 from shared_rng.messages import pack, packed_size, unpack
 from shared_rng.pool import BinCandidates, bin_candidates, bin_labels, label_of, samples
@@ -22,6 +22,7 @@ __all__ = [
     "bin_labels",
     "decoder_select",
     "encoder_select",
+    "find_model",
     "label_of",
     "load_card",
     "pack",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +95,17 @@ def _field(path: Path, holder: dict[str, Any], name: str, kind: type) -> Any:
     if not isinstance(value, kind):
         raise CodecError(f"{path.name} {name}", repr(value), f"a value of type {kind.__name__}")
     return value
+
+
+def find_model(name: str) -> Path:
+    """The folder of a model: the name of one that comes with the package, or a path.
+
+    Raises:
+        CodecError: neither is there.
+    """
+    shipped = {path.parent.name: path.parent for path in Path(str(resources.files("zoo"))).glob(f"*/{CARD_NAME}")}
+    if name in shipped:
+        return shipped[name]
+    if Path(name).is_dir():
+        return Path(name)
+    raise CodecError("model", repr(name), f"a folder, or one of: {', '.join(sorted(shipped))}")

@@ -45,4 +45,4 @@ def unpack(payload: bytes, count: int, bits: int) -> Labels:
         raise CodecError("packed messages", "padding bits that are set", "zero padding after the last message")
     places = np.uint32(1) << np.arange(bits - 1, -1, -1, dtype=np.uint32)
     table = stream[: count * bits].reshape(count, bits).astype(np.uint32)
-    return (table * places).sum(axis=1, dtype=np.uint32)
+    return np.asarray((table * places).sum(axis=1, dtype=np.uint32))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shared_rng import pool, variates
+from shared_rng import philox, pool, variates
 from shared_rng.errors import CodecError
 from shared_rng.pool import BinCandidates, Indices, Labels
 from shared_rng.session import Session
@@ -34,7 +34,7 @@ class Selection:
     failures: dict[int, str] = field(default_factory=dict)
 
 
-def _pick(log_weights: Floats, race_words: pool.philox.Words) -> int | str:
+def _pick(log_weights: Floats, race_words: philox.Words) -> int | str:
     """The winner's position among the candidates of one message, or what is wrong with its weights."""
     if log_weights.size == 0:
         return "the bin is empty: no honest message points to it"

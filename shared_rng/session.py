@@ -21,7 +21,7 @@ PoolKind = Literal["gaussian", "discrete"]
 Coupling = Literal["gls", "baseline"]
 
 MAX_BINS = 2**16
-MAX_POOL = 2**32
+MAX_POOL = 2**24
 MAX_DECODERS = 2**16
 _DIGEST_BLOCK = 256
 _SEED_BYTES = 16
@@ -43,7 +43,7 @@ class Session:
 
     Attributes:
         seed: 128 bits of common randomness.
-        pool_size: N, the number of candidates a message; 2 … 2^32.
+        pool_size: N, the number of candidates a message; 2 … 2^24.
         bins: L_max, a power of two in 2 … 2^16, at most N. A message is log2(L_max) bits.
         decoders: K, 1 … 2^16.
         latent_dimension: coordinates of one candidate; 1 for a discrete pool.
@@ -73,7 +73,7 @@ class Session:
         if self.protocol_version != PROTOCOL_VERSION:
             raise SessionMismatch("protocol_version", self.protocol_version, PROTOCOL_VERSION)
         _check_integer("seed", self.seed, 0, 2**128 - 1, "an integer in 0 … 2^128 - 1")
-        _check_integer("pool_size", self.pool_size, 2, MAX_POOL, "an integer in 2 … 2^32")
+        _check_integer("pool_size", self.pool_size, 2, MAX_POOL, "an integer in 2 … 2^24")
         _check_integer("bins", self.bins, 2, MAX_BINS, "a power of two in 2 … 65536")
         if self.bins & (self.bins - 1):
             raise CodecError("bins", self.bins, "a power of two in 2 … 65536")
@@ -92,6 +92,18 @@ class Session:
             raise CodecError("discrete pool", given, "latent_dimension 1 and pool_variance 1")
         if not isinstance(self.model_digest, bytes) or len(self.model_digest) != 32:
             raise CodecError("model_digest", self.model_digest, "32 bytes, a SHA-256")
+
+    def require(self, **expected: object) -> None:
+        """Check fields against what this end holds.
+
+        Raises:
+            SessionMismatch: a field differs; it names the field, what came and what was expected.
+        """
+        for name, value in expected.items():
+            given = getattr(self, name)
+            if given != value:
+                given, value = (v.hex() if isinstance(v, bytes) else v for v in (given, value))
+                raise SessionMismatch(name, given, value)
 
     @property
     def bits(self) -> int:
@@ -155,9 +167,9 @@ class Session:
         seed_bytes, came_seed_digest, came_digest = (values.pop(n) for n in ("seed", "seed_digest", "digest"))
         if seed_bytes and len(seed_bytes) != _SEED_BYTES:
             raise CodecError("seed", f"{len(seed_bytes)} bytes", f"{_SEED_BYTES} bytes, or none when pre-shared")
-        if not seed_bytes and pre_shared_seed is None:
-            raise SessionMismatch("seed", "no seed", "a seed, since none was pre-shared with this service")
         seed = int.from_bytes(seed_bytes, "little") if seed_bytes else pre_shared_seed
+        if seed is None:
+            raise SessionMismatch("seed", "no seed", "a seed, since none was pre-shared with this service")
         session = cls(seed=seed, **values)
         for name, came, own in (
             ("seed_digest", came_seed_digest, seed_digest(session.seed)),

@@ -1,0 +1,1 @@
+"""Trained models, data only: one folder a model, with a JSON card."""

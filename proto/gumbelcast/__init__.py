@@ -1,0 +1,1 @@
+"""The wire: generated messages and services (``gumbelcast.v1``), conversions, channels and servers."""

@@ -1,0 +1,73 @@
+"""Command line of a decoder: ``python -m decoder serve`` (installed as ``gumbelcast-decoder``)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from decoder.model import load_decoder_model
+from decoder.service import NAME, DecoderService
+from decoder.store import read_side_information
+from gumbelcast import program
+from gumbelcast.transport import BindError, run
+from gumbelcast.v1.decoder_pb2_grpc import add_DecoderServiceServicer_to_server
+from shared_rng import find_model, load_card
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="A decoder of a distributed lossy codec. Exit codes: 0 done, 2 usage, 3 refused input, 4 address in use.",
+)
+
+
+@app.callback()
+def _commands() -> None:
+    """Keep ``serve`` a command of its own."""
+
+
+@app.command()
+def serve(
+    model: Annotated[str, typer.Option(help="Model folder, or the name of a shipped model.")] = "mnist",
+    bind: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one.")] = "127.0.0.1:0",
+    side_information: Annotated[
+        Path | None, typer.Option(help=".npy file, one row a message; without it, side information is put over gRPC.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for reconstructions; without it, they are read over gRPC.")
+    ] = None,
+    seed_file: Annotated[
+        Path | None, typer.Option(help="File of 32 hex digits: a seed shared beforehand with the encoder.")
+    ] = None,
+    log_level: Annotated[program.LogLevel, typer.Option(help="How much to log.")] = program.LogLevel.info,
+) -> None:
+    """Serve one decoder; prints `READY decoder HOST:PORT`, stops gracefully on SIGTERM and SIGINT."""
+    program.set_up_logging("decoder", log_level)
+    try:
+        loaded = load_decoder_model(load_card(find_model(model)))
+        rows = None if side_information is None else read_side_information(side_information, loaded.side_shape)
+        seed = program.read_seed_file(seed_file)
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+    except (ValueError, OSError) as error:
+        program.fail(error, program.EXIT_INPUT)
+
+    async def main() -> None:
+        service = DecoderService(loaded, pre_shared_seed=seed, side_rows=rows, out=out)
+        await run("decoder", bind, service, lambda s, server: add_DecoderServiceServicer_to_server(s, server), [NAME])
+
+    try:
+        asyncio.run(main())
+    except BindError as error:
+        program.fail(error, program.EXIT_BIND)
+
+
+def main() -> None:
+    """Entry point."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Decode a batch of messages with one decoder's side information, in one process and without a network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from decoder.model import DecoderModel, Floats
+from shared_rng import CodecError, Session, bin_candidates, decoder_select, unpack
+
+
+@dataclass(frozen=True)
+class DecodedBatch:
+    """What one decoder made of messages of consecutive numbers.
+
+    Attributes:
+        first_message: number of the first.
+        picks: int64 [B], X^(k): index of the picked candidate, -1 where the message failed.
+        latents: float64 [B, D], the picked candidates; NaN where the message failed.
+        reconstructions: float64 [B, *source_shape]; NaN where the message failed.
+        failures: message number → reason, for the failed messages only.
+    """
+
+    first_message: int
+    picks: npt.NDArray[np.int64]
+    latents: Floats
+    reconstructions: Floats
+    failures: dict[int, str] = field(default_factory=dict)
+
+
+class Decoder:
+    """Decoder k of one session (arXiv 2506.05632, section 3)."""
+
+    def __init__(self, session: Session, index: int, model: DecoderModel) -> None:
+        """Bind a session to decoder ``index`` (0 … K - 1) and the decoder's half of its model.
+
+        Raises:
+            SessionMismatch: a session field is not what the model needs.
+            CodecError: the index is not one of the session's decoders.
+        """
+        session.require(
+            model_digest=model.digest,
+            pool_kind="gaussian",
+            latent_dimension=model.latent_dimension,
+            pool_variance=model.pool_variance,
+        )
+        session.race_of(index)
+        self.session = session
+        self.index = index
+        self.model = model
+
+    def decode(self, payload: bytes, side: Floats, first_message: int = 0) -> DecodedBatch:
+        """Reconstruct the messages of a packed payload, numbered from ``first_message`` on.
+
+        Args:
+            payload: B messages packed into ceil(B · R / 8) bytes.
+            side: [B, *side_shape], one sample of side information a message.
+            first_message: number of the first message.
+
+        Raises:
+            CodecError: the side information's shape is wrong or not finite, or the payload's length does
+                not belong to B messages.
+        """
+        side = check_side_information(self.model, side, first_message)
+        count = len(side)
+        messages = range(first_message, first_message + count)
+        candidates = bin_candidates(self.session, messages, unpack(payload, count, self.session.bits))
+        log_weights = self.model.log_weights(side, candidates.samples, candidates.rows)
+        selection = decoder_select(self.session, self.index, candidates, log_weights)
+        latents = np.full((count, self.session.latent_dimension), np.nan)
+        for b in np.flatnonzero(selection.picks >= 0):
+            own = slice(candidates.offsets[b], candidates.offsets[b + 1])
+            position = np.searchsorted(candidates.indices[own], selection.picks[b])
+            latents[b] = candidates.samples[own][position]
+        reconstructions = self.model.reconstruct(latents, side)
+        return DecodedBatch(first_message, selection.picks, latents, reconstructions, selection.failures)
+
+
+def check_side_information(model: DecoderModel, side: Floats, first_message: int) -> Floats:
+    """Side information as float64 [B, *side_shape].
+
+    Raises:
+        CodecError: the shape is wrong or a value is not finite; the offending message is named.
+    """
+    side = np.asarray(side, dtype=np.float64)
+    if side.ndim != 1 + len(model.side_shape) or side.shape[1:] != model.side_shape:
+        expected = f"shape {('B', *model.side_shape)}".replace("'", "")
+        raise CodecError("side information", f"shape {side.shape}", expected)
+    finite = np.isfinite(side).reshape(len(side), -1).all(axis=1)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        name = f"side information row {row} (message {first_message + row})"
+        raise CodecError(name, "NaN or infinity", "finite values")
+    return side

@@ -1,0 +1,165 @@
+"""DecoderService: one decoder of any number of sessions, over gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import grpc
+import numpy.typing as npt
+
+from decoder.codec import Decoder
+from decoder.model import DecoderModel
+from decoder.store import DecoderSession
+from gumbelcast import convert
+from gumbelcast.transport import SESSION_KEY, refusing, refusing_stream, rows_per_batch, until
+from gumbelcast.v1 import decoder_pb2 as pb
+from gumbelcast.v1 import decoder_pb2_grpc
+from shared_rng import CodecError, SequenceError, Session, SessionMismatch
+from shared_rng.session import PROTOCOL_VERSION
+
+NAME = pb.DESCRIPTOR.services_by_name["DecoderService"].full_name
+MAX_SESSIONS = 256
+_READ_ROWS = 1024
+
+_T = TypeVar("_T")
+_log = logging.getLogger("gumbelcast.decoder")
+
+
+class DecoderService(decoder_pb2_grpc.DecoderServiceServicer):
+    """Answers the calls of ``decoder.proto``; numeric work runs in one thread beside the event loop."""
+
+    def __init__(
+        self,
+        model: DecoderModel,
+        *,
+        pre_shared_seed: int | None = None,
+        side_rows: npt.NDArray[Any] | None = None,
+        out: Path | None = None,
+    ) -> None:
+        self.stopping = asyncio.Event()
+        self._model = model
+        self._seed = pre_shared_seed
+        self._side_rows = side_rows
+        self._out = out
+        self._sessions: dict[bytes, DecoderSession] = {}
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decode")
+
+    async def close(self) -> None:
+        """Stop the worker thread."""
+        self._worker.shutdown()
+
+    async def _work(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._worker, function, *arguments)
+
+    def _session(self, digest: bytes) -> DecoderSession:
+        try:
+            return self._sessions[digest]
+        except KeyError:
+            given = digest.hex() or "nothing"
+            raise SessionMismatch("session_digest", given, f"one of {len(self._sessions)} open sessions") from None
+
+    @refusing(CodecError)
+    async def OpenDecoderSession(
+        self, request: pb.OpenDecoderSessionRequest, context: Any
+    ) -> pb.OpenDecoderSessionResponse:
+        """See ``decoder.proto``."""
+        session = await self._work(Session.from_wire_fields, convert.from_session(request.session), self._seed)
+        decoder = Decoder(session, request.index, self._model)
+        state = self._sessions.get(session.digest)
+        if state is None:
+            if len(self._sessions) >= MAX_SESSIONS:
+                raise CodecError("open sessions", len(self._sessions), f"at most {MAX_SESSIONS}: close one first")
+            state = DecoderSession(decoder, request.first_message, self._side_rows, self._out)
+            self._sessions[session.digest] = state
+            _log.info("session %s open as decoder %d", session.digest.hex()[:16], request.index)
+        elif state.decoder.index != request.index:
+            raise SessionMismatch("decoder index", request.index, state.decoder.index)
+        elif state.next_message < request.first_message:
+            _log.warning("messages %d … %d never came", state.next_message, request.first_message - 1)
+            state.next_message = request.first_message
+        return pb.OpenDecoderSessionResponse(next_message=state.next_message)
+
+    @refusing_stream(CodecError)
+    async def ReceiveMessages(
+        self, requests: AsyncIterator[pb.ReceiveMessagesRequest], context: Any
+    ) -> AsyncIterator[pb.ReceiveMessagesResponse]:
+        """See ``decoder.proto``."""
+        digest = dict(context.invocation_metadata() or ()).get(SESSION_KEY, b"")
+        state = self._session(digest)
+        async for request in until(self.stopping, requests):
+            failures = await self._work(state.receive, request.first_message, request.count, request.payload)
+            for message, reason in failures.items():
+                _log.warning("message %d: %s", message, reason)
+            yield pb.ReceiveMessagesResponse(next_message=state.next_message, failures=_failures(failures))
+        if self.stopping.is_set():
+            reason = f"decoder is stopping; the next message is {state.next_message}"
+            await context.abort(grpc.StatusCode.UNAVAILABLE, reason)
+
+    @refusing(CodecError)
+    async def PutSideInformation(
+        self, request: pb.PutSideInformationRequest, context: Any
+    ) -> pb.PutSideInformationResponse:
+        """See ``decoder.proto``."""
+        state = self._session(request.session_digest)
+        rows = convert.from_tensor(request.side_information)
+        held = await self._work(state.put_side_information, request.first_message, rows)
+        return pb.PutSideInformationResponse(held=held)
+
+    @refusing_stream(CodecError)
+    async def ReadReconstructions(
+        self, request: pb.ReadReconstructionsRequest, context: Any
+    ) -> AsyncIterator[pb.ReadReconstructionsResponse]:
+        """See ``decoder.proto``."""
+        state = self._session(request.session_digest)
+        end = request.first_message + request.count
+        if end > state.next_message:
+            raise SequenceError("messages to read up to", end - 1, f"{state.next_message - 1} or earlier")
+        picks, reconstructions = await self._work(state.read, request.first_message, request.count)
+        size = rows_per_batch(reconstructions[0].nbytes, _READ_ROWS)
+        for start in range(0, request.count, size):
+            first = request.first_message + start
+            part = picks[start : start + size]
+            messages = range(first, first + len(part))
+            yield pb.ReadReconstructionsResponse(
+                first_message=first,
+                picks=part,
+                reconstructions=convert.to_tensor(reconstructions[start : start + size]),
+                failures=_failures({m: state.failures[m] for m in messages if m in state.failures}),
+            )
+
+    @refusing(CodecError)
+    async def CloseDecoderSession(
+        self, request: pb.CloseDecoderSessionRequest, context: Any
+    ) -> pb.CloseDecoderSessionResponse:
+        """See ``decoder.proto``."""
+        del self._sessions[self._session(request.session_digest).session.digest]
+        return pb.CloseDecoderSessionResponse()
+
+    async def GetDecoderStatus(self, request: pb.GetDecoderStatusRequest, context: Any) -> pb.GetDecoderStatusResponse:
+        """See ``decoder.proto``."""
+        return pb.GetDecoderStatusResponse(
+            protocol_version=PROTOCOL_VERSION,
+            model_digest=self._model.digest,
+            latent_dimension=self._model.latent_dimension,
+            pool_variance=self._model.pool_variance,
+            side_shape=self._model.side_shape,
+            sessions=[
+                pb.DecoderSessionStatus(
+                    session_digest=digest,
+                    index=state.decoder.index,
+                    next_message=state.next_message,
+                    decoded=state.decoded,
+                    failed=len(state.failures),
+                )
+                for digest, state in self._sessions.items()
+            ],
+        )
+
+
+def _failures(failures: dict[int, str]) -> list[pb.MessageFailure]:
+    return [pb.MessageFailure(message=message, reason=reason) for message, reason in failures.items()]

@@ -1,0 +1,103 @@
+"""Images, decoder's half (arXiv 2506.05632, appendix D.4): features of t, weight estimator, reconstruction."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from decoder.model import Floats, Indices
+from shared_rng import CodecError, ModelCard
+
+PREFIX = "decoder."
+
+
+class DecoderNetwork(nn.Module):
+    """All that a decoder computes from side information [B, T] in [-1, 1] and latents [B, D]."""
+
+    def __init__(
+        self, side_size: int, source_size: int, latent_dimension: int, hidden: int, features: int, estimator: int
+    ) -> None:
+        super().__init__()
+        self.features = nn.Sequential(nn.Linear(side_size, hidden), nn.ReLU(), nn.Linear(hidden, features), nn.ReLU())
+        self.reconstruction = nn.Sequential(
+            nn.Linear(latent_dimension + features, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, source_size),
+            nn.Tanh(),
+        )
+        self.estimator_side = nn.Linear(features, estimator)
+        self.estimator_latent = nn.Linear(2 * latent_dimension, estimator, bias=False)
+        self.estimator_head = nn.Sequential(
+            nn.ReLU(), nn.Linear(estimator, estimator // 2), nn.ReLU(), nn.Linear(estimator // 2, 1)
+        )
+
+    def reconstruct(self, latents: Tensor, features: Tensor) -> Tensor:
+        """Source [B, A] in [-1, 1] from latents [B, D] and features [B, F]."""
+        reconstruction: Tensor = self.reconstruction(torch.cat((latents, features), dim=-1))
+        return reconstruction
+
+    def log_ratio(self, latents: Tensor, features: Tensor, rows: Tensor) -> Tensor:
+        """log p_{W|T}(w|t) - log p_W(w), [C]: the logit that tells joint pairs from independent ones.
+
+        The side information is seen once a message; ``rows`` [C] says whose it is for each latent [C, D].
+        """
+        side = self.estimator_side(features)[rows]
+        latent = self.estimator_latent(torch.cat((latents, latents.square()), dim=-1))
+        logits: Tensor = self.estimator_head(side + latent)
+        return logits.squeeze(-1)
+
+
+def network_from_card(card: ModelCard) -> DecoderNetwork:
+    """An untrained network of the card's architecture."""
+    return DecoderNetwork(
+        side_size=int(card.number("side_height")) * int(card.number("side_width")),
+        source_size=int(card.number("source_height")) * int(card.number("source_width")),
+        latent_dimension=int(card.number("latent_dimension")),
+        hidden=int(card.number("decoder_hidden")),
+        features=int(card.number("side_features")),
+        estimator=int(card.number("estimator_hidden")),
+    )
+
+
+class VaeDecoderModel:
+    """Side information [B, height, width] and reconstructions [B, height, width], pixels in [-1, 1]."""
+
+    pool_variance = 1.0
+
+    def __init__(self, card: ModelCard) -> None:
+        if card.weights is None:
+            raise CodecError("card weights", "nothing", "the weights of a VAE")
+        self.digest = card.digest
+        self.latent_dimension = int(card.number("latent_dimension"))
+        self.side_shape: tuple[int, ...] = (int(card.number("side_height")), int(card.number("side_width")))
+        self._source_shape = (int(card.number("source_height")), int(card.number("source_width")))
+        # Double precision makes a picked sample independent of batch size and thread count in practice.
+        self._network = network_from_card(card).double()
+        tensors = load_file(card.weights)
+        own = {name.removeprefix(PREFIX): t.double() for name, t in tensors.items() if name.startswith(PREFIX)}
+        try:
+            self._network.load_state_dict(own)
+        except RuntimeError as error:
+            raise CodecError("card architecture", str(error), "numbers that fit the weights") from error
+        self._network.eval()
+
+    def _features(self, side: Floats) -> Tensor:
+        flat = torch.from_numpy(np.ascontiguousarray(side, dtype=np.float64)).flatten(1)
+        features: Tensor = self._network.features(flat)
+        return features
+
+    @torch.inference_mode()
+    def log_weights(self, side: Floats, samples: Floats, rows: Indices) -> Floats:
+        """See :meth:`decoder.model.DecoderModel.log_weights`."""
+        logits = self._network.log_ratio(torch.from_numpy(samples), self._features(side), torch.from_numpy(rows))
+        return logits.numpy()
+
+    @torch.inference_mode()
+    def reconstruct(self, latents: Floats, side: Floats) -> Floats:
+        """Images [B, height, width] in [-1, 1]."""
+        flat = self._network.reconstruct(torch.from_numpy(latents), self._features(side))
+        return flat.numpy().reshape(-1, *self._source_shape)

@@ -1,0 +1,122 @@
+"""Command line of the encoder: ``python -m encoder serve | send`` (installed as ``gumbelcast-encoder``)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import grpc
+import numpy as np
+import typer
+
+from encoder.client import EncoderClient
+from encoder.files import read_sources
+from encoder.model import load_encoder_model
+from encoder.service import NAME, EncoderService
+from gumbelcast import program
+from gumbelcast.transport import BindError, run
+from gumbelcast.v1.encoder_pb2_grpc import add_EncoderServiceServicer_to_server
+from shared_rng import Coupling, find_model, load_card
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="The encoder of a distributed lossy codec. Exit codes: 0 done, 2 usage, 3 refused input, "
+    "4 address in use, 5 peer out of reach or a decoder that missed messages.",
+)
+
+SeedFile = Annotated[
+    Path | None,
+    typer.Option(help="File of 32 hex digits: a seed shared beforehand, of which only a digest then travels."),
+]
+
+
+@app.command()
+def serve(
+    decoder: Annotated[list[str], typer.Option(help="host:port of a decoder; repeat it, in the order of k.")],
+    model: Annotated[str, typer.Option(help="Model folder, or the name of a shipped model.")] = "mnist",
+    bind: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one.")] = "127.0.0.1:0",
+    seed_file: SeedFile = None,
+    decoder_wait: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for a missing decoder.")] = 30.0,
+    log_level: Annotated[program.LogLevel, typer.Option(help="How much to log.")] = program.LogLevel.info,
+) -> None:
+    """Serve the encoder; prints `READY encoder HOST:PORT`, stops gracefully on SIGTERM and SIGINT."""
+    program.set_up_logging("encoder", log_level)
+    try:
+        loaded = load_encoder_model(load_card(find_model(model)))
+        seed = program.read_seed_file(seed_file)
+    except (ValueError, OSError) as error:
+        program.fail(error, program.EXIT_INPUT)
+
+    async def main() -> None:
+        service = EncoderService(loaded, decoder, patience=decoder_wait, pre_shared_seed=seed)
+        await run("encoder", bind, service, lambda s, server: add_EncoderServiceServicer_to_server(s, server), [NAME])
+
+    try:
+        asyncio.run(main())
+    except BindError as error:
+        program.fail(error, program.EXIT_BIND)
+
+
+@app.command()
+def send(
+    files: Annotated[list[Path], typer.Argument(help=".npy (one sample a row), IDX or image files.")],
+    to: Annotated[str, typer.Option(help="host:port of the encoder.")],
+    bins: Annotated[int, typer.Option(help="L_max: a message is log2(L_max) bits.")] = 16,
+    decoders: Annotated[int | None, typer.Option(help="K; all decoders of the encoder by default.")] = None,
+    pool_size: Annotated[int, typer.Option(help="N, candidates a message.")] = 1024,
+    coupling: Annotated[Coupling, typer.Option(help="gls or baseline.")] = "gls",
+    seed: Annotated[str | None, typer.Option(help="128-bit seed in hex; random by default.")] = None,
+    seed_file: SeedFile = None,
+    batch: Annotated[int, typer.Option(min=1, help="Messages a batch.")] = 64,
+) -> None:
+    """Send source samples to a running encoder, which broadcasts them to its decoders."""
+    try:
+        if seed is not None and seed_file is not None:
+            raise ValueError("seed: got --seed and --seed-file, expected one of them")
+        pre_shared = program.read_seed_file(seed_file)
+        chosen = pre_shared if seed is None else int(seed, 16)
+        with EncoderClient(to) as client:
+            status = client.status()
+            samples = [read_sources(path, tuple(status.source_shape)) for path in files]
+            session = client.session(
+                pool_size=pool_size,
+                bins=bins,
+                decoders=len(status.decoder_addresses) if decoders is None else decoders,
+                coupling=coupling,
+                seed=chosen,
+            )
+            opened = client.open(session, share_seed=pre_shared is None)
+            sources = np.concatenate(samples)
+            print(f"session {session.digest.hex()}, {len(sources)} messages from {opened.next_message} on")
+            missed: dict[int, str] = {}
+            delivered = [0] * session.decoders
+            payload = 0
+            for answer in client.encode(session, sources, opened.next_message, batch):
+                payload += answer.payload_bytes
+                for delivery in answer.deliveries:
+                    delivered[delivery.index] += answer.count if delivery.acknowledged else 0
+                    if not delivery.acknowledged:
+                        missed[delivery.index] = delivery.reason
+    except (ValueError, OSError) as error:
+        program.fail(error, program.EXIT_INPUT)
+    except grpc.RpcError as error:
+        refused = error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+        text = f"encoder at {to}: {error.code().name}: {error.details()}"
+        program.fail(text, program.EXIT_INPUT if refused else program.EXIT_PEER)
+    print(f"{len(sources)} messages of {session.bits} bits, {payload} payload bytes")
+    for index, count in enumerate(delivered):
+        note = f": {missed[index]}" if index in missed else ""
+        print(f"decoder {index} at {status.decoder_addresses[index]}: {count} acknowledged{note}")
+    if missed:
+        raise SystemExit(program.EXIT_PEER)
+
+
+def main() -> None:
+    """Entry point."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

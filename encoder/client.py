@@ -1,0 +1,86 @@
+"""A blocking client of the encoder service, for whoever owns the source."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+import numpy.typing as npt
+
+from gumbelcast import convert
+from gumbelcast.transport import CALL_SECONDS, STREAM_SECONDS, open_blocking_channel, rows_per_batch
+from gumbelcast.v1 import encoder_pb2 as pb
+from gumbelcast.v1.encoder_pb2_grpc import EncoderServiceStub
+from shared_rng import Coupling, Session
+
+OPEN_SECONDS = 600.0
+"""Deadline of opening a session, above any sensible time that an encoder waits for its decoders."""
+
+
+class EncoderClient:
+    """Talks to one encoder service; a context manager. Calls raise ``grpc.RpcError`` with the service's reason."""
+
+    def __init__(self, address: str) -> None:
+        """Connect to ``host:port``."""
+        self._channel = open_blocking_channel(address)
+        self._stub = EncoderServiceStub(self._channel)
+
+    def __enter__(self) -> EncoderClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._channel.close()
+
+    def status(self) -> pb.GetStatusResponse:
+        """Model, decoders and open sessions."""
+        response: pb.GetStatusResponse = self._stub.GetStatus(
+            pb.GetStatusRequest(), timeout=CALL_SECONDS, wait_for_ready=True
+        )
+        return response
+
+    def session(
+        self, *, pool_size: int, bins: int, decoders: int, coupling: Coupling = "gls", seed: int | None = None
+    ) -> Session:
+        """A session for the model that the encoder serves; a random seed unless one is given."""
+        status = self.status()
+        return Session(
+            seed=secrets.randbits(128) if seed is None else seed,
+            pool_size=pool_size,
+            bins=bins,
+            decoders=decoders,
+            model_digest=status.model_digest,
+            latent_dimension=status.latent_dimension,
+            pool_variance=status.pool_variance,
+            coupling=coupling,
+        )
+
+    def open(self, session: Session, *, share_seed: bool = True) -> pb.OpenSessionResponse:
+        """Open a session; without ``share_seed`` only the digest of a pre-shared seed travels."""
+        wire = convert.to_session(session.wire_fields(share_seed=share_seed))
+        response: pb.OpenSessionResponse = self._stub.OpenSession(
+            pb.OpenSessionRequest(session=wire), timeout=OPEN_SECONDS
+        )
+        return response
+
+    def encode(
+        self, session: Session, sources: npt.NDArray[Any], first_message: int = 0, batch: int = 64
+    ) -> Iterator[pb.EncodeResponse]:
+        """Send sources [B, *source_shape] in batches, split below the message limit; yields the answers."""
+        size = rows_per_batch(sources[:1].nbytes, batch)
+        requests = (
+            pb.EncodeRequest(
+                session_digest=session.digest,
+                first_message=first_message + start,
+                sources=convert.to_tensor(sources[start : start + size]),
+            )
+            for start in range(0, len(sources), size)
+        )
+        yield from self._stub.Encode(requests, timeout=STREAM_SECONDS)
+
+    def close(self, session: Session) -> None:
+        """Close the session at the encoder and at its decoders."""
+        self._stub.CloseSession(pb.CloseSessionRequest(session_digest=session.digest), timeout=CALL_SECONDS)

@@ -1,0 +1,91 @@
+"""Encode a batch of source samples into messages, in one process and without a network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from encoder.model import EncoderModel, Floats, target_log_weights
+from shared_rng import (
+    CodecError,
+    Session,
+    encoder_select,
+    pack,
+    samples,
+    selected_labels,
+)
+
+_CHUNK_BYTES = 2**25
+"""Bound on one chunk's pool in memory; chunking changes no pick."""
+
+
+@dataclass(frozen=True)
+class EncodedBatch:
+    """Messages of consecutive numbers.
+
+    Attributes:
+        first_message: number of the first.
+        labels: uint32 [B], the messages M = l_Y.
+        picks: int64 [B], Y: index of the picked candidate; known to the encoder only.
+        payload: the labels packed, ceil(B · R / 8) bytes; all that is broadcast, with B and the number.
+    """
+
+    first_message: int
+    labels: npt.NDArray[np.uint32]
+    picks: npt.NDArray[np.int64]
+    payload: bytes
+
+
+class Encoder:
+    """The encoder of one session (arXiv 2506.05632, section 3)."""
+
+    def __init__(self, session: Session, model: EncoderModel) -> None:
+        """Bind a session to the encoder's half of its model.
+
+        Raises:
+            SessionMismatch: a session field is not what the model needs.
+        """
+        session.require(
+            model_digest=model.digest,
+            pool_kind="gaussian",
+            latent_dimension=model.latent_dimension,
+            pool_variance=model.pool_variance,
+        )
+        self.session = session
+        self.model = model
+
+    def encode(self, sources: Floats, first_message: int = 0) -> EncodedBatch:
+        """Messages of sources [B, *source_shape], numbered from ``first_message`` on.
+
+        Raises:
+            CodecError: the shape is wrong, a value is not finite, or a message has no usable weight; the
+                offending message is named, and nothing of the batch is encoded.
+        """
+        sources = np.asarray(sources, dtype=np.float64)
+        expected = ("B", *self.model.source_shape)
+        if sources.ndim != len(expected) or sources.shape[1:] != self.model.source_shape:
+            raise CodecError("sources", f"shape {sources.shape}", f"shape {expected}".replace("'", ""))
+        finite = np.isfinite(sources).reshape(len(sources), -1).all(axis=1)
+        if not finite.all():
+            row = int(np.argmin(finite))
+            raise CodecError(f"source row {row} (message {first_message + row})", "NaN or infinity", "finite values")
+        size = max(1, _CHUNK_BYTES // (8 * self.session.pool_size * self.session.latent_dimension))
+        chunks = [
+            self._encode_chunk(sources[start : start + size], first_message + start)
+            for start in range(0, len(sources), size)
+        ]
+        picks = np.concatenate([np.empty(0, dtype=np.int64), *(p for p, _ in chunks)])
+        labels = np.concatenate([np.empty(0, dtype=np.uint32), *(m for _, m in chunks)])
+        return EncodedBatch(first_message, labels, picks, pack(labels, self.session.bits))
+
+    def _encode_chunk(
+        self, sources: Floats, first_message: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
+        messages = range(first_message, first_message + len(sources))
+        pool = samples(self.session, messages)
+        mean, variance = self.model.target(sources)
+        log_weights = target_log_weights(mean, variance, pool, self.session.pool_variance)
+        selection = encoder_select(self.session, messages, log_weights)
+        return selection.picks, selected_labels(self.session, messages, selection)

@@ -1,0 +1,78 @@
+"""Source samples from files: ``.npy`` arrays, IDX image files (also gzip), and images."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, UnidentifiedImageError
+
+from shared_rng import CodecError
+
+_IDX_IMAGES = b"\x00\x00\x08\x03"
+
+
+def read_idx(data: bytes, name: str) -> npt.NDArray[np.uint8]:
+    """Images of an IDX file: uint8 [B, height, width].
+
+    Raises:
+        CodecError: it is no IDX file of 8-bit images, or its length does not belong to its header.
+    """
+    if data[:4] != _IDX_IMAGES or len(data) < 16:
+        raise CodecError(name, f"a file that begins with {data[:4].hex() or 'nothing'}", "IDX images, 00000803")
+    count, height, width = (int(n) for n in np.frombuffer(data[4:16], dtype=">u4"))
+    if len(data) != 16 + count * height * width:
+        raise CodecError(name, f"{len(data)} bytes", f"{16 + count * height * width} bytes for {count} images")
+    return np.frombuffer(data, dtype=np.uint8, offset=16).reshape(count, height, width)
+
+
+def to_unit_range(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
+    """8-bit pixels → [-1, 1], same shape."""
+    return pixels.astype(np.float64) / 127.5 - 1.0
+
+
+def read_sources(path: Path, source_shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    """Source samples of one file: float64 [B, *source_shape].
+
+    A ``.npy`` file holds one sample a row. 8-bit pixels are mapped to [-1, 1], and an image of a source's
+    height and more than its width is cut to its right part, so that whole digits can be sent.
+
+    Raises:
+        CodecError: the file is missing, of no known kind, or its samples have another shape.
+    """
+    if not path.is_file():
+        raise CodecError("source file", path, "an existing .npy, IDX or image file")
+    samples = _read(path)
+    if samples.dtype == np.uint8:
+        samples = to_unit_range(samples)
+        if len(source_shape) == 2 and samples.ndim == 3 and samples.shape[2] > source_shape[1]:
+            samples = samples[:, :, -source_shape[1] :]
+    if samples.dtype.kind != "f":
+        raise CodecError(str(path), f"dtype {samples.dtype}", "float32, float64 or uint8")
+    if samples.ndim != 1 + len(source_shape) or samples.shape[1:] != source_shape:
+        raise CodecError(str(path), f"samples of shape {samples.shape[1:]}", f"samples of shape {source_shape}")
+    return samples.astype(np.float64)
+
+
+def _read(path: Path) -> npt.NDArray[Any]:
+    data = path.read_bytes()
+    if path.suffix == ".npy":
+        try:
+            return np.asarray(np.load(path, allow_pickle=False))
+        except (ValueError, EOFError) as error:
+            raise CodecError(str(path), str(error), "a .npy file") from error
+    if data[:2] == b"\x1f\x8b":
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError) as error:
+            raise CodecError(str(path), str(error), "a complete gzip file") from error
+    if data[:4] == _IDX_IMAGES:
+        return read_idx(data, str(path))
+    try:
+        with Image.open(path) as image:
+            return np.asarray(image.convert("L"))[None]
+    except UnidentifiedImageError as error:
+        raise CodecError(str(path), "an unknown kind of file", "a .npy, IDX or image file") from error

@@ -1,0 +1,66 @@
+"""What an encoder knows about its source: the target distribution p_{W|A}, nothing of the side information."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from shared_rng import CodecError, ModelCard
+
+Floats = npt.NDArray[np.float64]
+
+
+class EncoderModel(Protocol):
+    """The encoder's half of a model.
+
+    Attributes:
+        latent_dimension: D.
+        pool_variance: variance of each coordinate of p_W.
+        source_shape: shape of one source sample, without the batch axis.
+        digest: the model card's digest.
+    """
+
+    latent_dimension: int
+    pool_variance: float
+    source_shape: tuple[int, ...]
+    digest: bytes
+
+    def target(self, sources: Floats) -> tuple[Floats, Floats]:
+        """Mean and variance of the Gaussian p_{W|A}, each [B, D], of sources [B, *source_shape]."""
+        ...
+
+
+def target_log_weights(mean: Floats, variance: Floats, samples: Floats, pool_variance: float) -> Floats:
+    """log p_{W|A}(u|a) - log p_W(u) up to a constant a message (λ_q of section 3), for Gaussian p_W.
+
+    Args:
+        mean: [B, D] of p_{W|A}.
+        variance: [B, D] of p_{W|A}.
+        samples: [B, N, D], the pool.
+        pool_variance: variance of each coordinate of p_W.
+
+    Returns:
+        [B, N] in nats.
+    """
+    distance = np.square(samples - mean[:, None, :]) / variance[:, None, :]
+    distance -= np.square(samples) / pool_variance
+    return np.asarray(-0.5 * distance.sum(axis=2), dtype=np.float64)
+
+
+def load_encoder_model(card: ModelCard) -> EncoderModel:
+    """The encoder's half of the model on a card.
+
+    Raises:
+        CodecError: the card's source is unknown, or its architecture or weights do not fit.
+    """
+    if card.source == "gaussian":
+        from encoder.gaussian import GaussianEncoderModel
+
+        return GaussianEncoderModel(card)
+    if card.source == "vae":
+        from encoder.vae import VaeEncoderModel  # imports torch
+
+        return VaeEncoderModel(card)
+    raise CodecError("card source", repr(card.source), "gaussian or vae")

@@ -1,0 +1,63 @@
+"""Images, encoder's half (arXiv 2506.05632, appendix D.4): p_{W|A} = N(e1(a), diag e2(a)) from a network."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from encoder.model import Floats
+from shared_rng import CodecError, ModelCard
+
+PREFIX = "encoder."
+_LOG_VARIANCE_RANGE = (-10.0, 4.0)
+
+
+class EncoderNetwork(nn.Module):
+    """Source [B, A] in [-1, 1] → mean and log-variance of p_{W|A}, each [B, D]."""
+
+    def __init__(self, source_size: int, hidden: int, latent_dimension: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(source_size, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, 2 * latent_dimension),
+        )
+
+    def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log-variance."""
+        mean, log_variance = self.layers(source).chunk(2, dim=-1)
+        return mean, log_variance.clamp(*_LOG_VARIANCE_RANGE)
+
+
+class VaeEncoderModel:
+    """Sources are images [B, height, width] with pixels in [-1, 1]; p_W = N(0, I)."""
+
+    pool_variance = 1.0
+
+    def __init__(self, card: ModelCard) -> None:
+        if card.weights is None:
+            raise CodecError("card weights", "nothing", "the weights of a VAE")
+        self.latent_dimension = int(card.number("latent_dimension"))
+        self.source_shape: tuple[int, ...] = (int(card.number("source_height")), int(card.number("source_width")))
+        self.digest = card.digest
+        size = self.source_shape[0] * self.source_shape[1]
+        # Double precision makes a picked sample independent of batch size and thread count in practice.
+        self._network = EncoderNetwork(size, int(card.number("encoder_hidden")), self.latent_dimension).double()
+        tensors = load_file(card.weights)
+        own = {name.removeprefix(PREFIX): t.double() for name, t in tensors.items() if name.startswith(PREFIX)}
+        try:
+            self._network.load_state_dict(own)
+        except RuntimeError as error:
+            raise CodecError("card architecture", str(error), "numbers that fit the weights") from error
+        self._network.eval()
+
+    @torch.inference_mode()
+    def target(self, sources: Floats) -> tuple[Floats, Floats]:
+        """Mean and variance of p_{W|A}, each [B, D], of images [B, height, width]."""
+        flat = torch.from_numpy(np.ascontiguousarray(sources, dtype=np.float64)).flatten(1)
+        mean, log_variance = self._network(flat)
+        return mean.numpy(), log_variance.exp().numpy()

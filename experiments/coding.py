@@ -1,0 +1,66 @@
+"""Both ends in one process: the reference that the networked system must equal, message for message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from decoder import Decoder, DecoderModel
+from encoder import Encoder, EncoderModel
+from shared_rng import Session
+
+Floats = npt.NDArray[np.float64]
+
+BATCH = 64
+"""Messages a batch, over the network and in one process."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of B messages at K decoders.
+
+    Attributes:
+        encoder_picks: int64 [B], Y.
+        decoder_picks: int64 [K, B], X^(k), -1 where a message failed.
+        reconstructions: float64 [K, B, *source_shape], NaN where a message failed.
+        payload_bytes: bytes of packed messages, summed over batches.
+    """
+
+    encoder_picks: npt.NDArray[np.int64]
+    decoder_picks: npt.NDArray[np.int64]
+    reconstructions: Floats
+    payload_bytes: int
+
+    @property
+    def matched(self) -> npt.NDArray[np.bool_]:
+        """Whether at least one decoder picked the encoder's sample: [B]."""
+        return np.asarray((self.decoder_picks == self.encoder_picks).any(axis=0))
+
+
+def code_in_process(
+    session: Session,
+    encoder_model: EncoderModel,
+    decoder_model: DecoderModel,
+    sources: Floats,
+    sides: Sequence[Floats],
+) -> Outcome:
+    """Encode sources [B, ...] and decode at every decoder k with sides[k] [B, ...], in batches."""
+    encoder = Encoder(session, encoder_model)
+    decoders = [Decoder(session, k, decoder_model) for k in range(session.decoders)]
+    encoded, decoded = [], []
+    for start in range(0, len(sources), BATCH):
+        batch = encoder.encode(sources[start : start + BATCH], start)
+        encoded.append(batch)
+        rows = slice(start, start + BATCH)
+        decoded.append([d.decode(batch.payload, sides[d.index][rows], start) for d in decoders])
+    return Outcome(
+        encoder_picks=np.concatenate([batch.picks for batch in encoded]),
+        decoder_picks=np.stack([np.concatenate([row[k].picks for row in decoded]) for k in range(session.decoders)]),
+        reconstructions=np.stack(
+            [np.concatenate([row[k].reconstructions for row in decoded]) for k in range(session.decoders)]
+        ),
+        payload_bytes=sum(len(batch.payload) for batch in encoded),
+    )

@@ -1,0 +1,91 @@
+"""MNIST halves: the right half is the source, random crops of the left half the side information.
+
+arXiv 2506.05632, appendix D.4: crops of 14×14 from the left half (28×14), one a decoder, so the crop's
+row offset is uniform in 0 … 14. Pixels are in [-1, 1].
+"""
+
+from __future__ import annotations
+
+import gzip
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from encoder.files import read_idx, to_unit_range
+from shared_rng import CodecError, philox
+
+Images = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float64]
+
+SIDE = 28
+HALF = 14
+CROP = 14
+HELD_OUT = 5000
+"""The last training digits are kept for choices that are made after training."""
+
+_CROP_SEED = 0x63726F7073
+BUNDLED = "mnist-test-1000-images-idx3-ubyte.gz"
+BUNDLED_STRIDE = 10
+"""The bundled digits are numbers 0, 10, 20 … of the 10,000 test digits."""
+
+
+def bundled_digits(count: int) -> Images:
+    """The first ``count`` of the 1,000 MNIST test digits that come with the package: uint8 [count, 28, 28].
+
+    Raises:
+        CodecError: the count is not in 1 … 1000.
+    """
+    digits = read_idx(gzip.decompress(resources.files("experiments").joinpath("data", BUNDLED).read_bytes()), BUNDLED)
+    if not 1 <= count <= len(digits):
+        raise CodecError("digits", count, f"1 … {len(digits)}")
+    return digits[:count]
+
+
+def mnist_digits(folder: Path, *, train: bool) -> Images:
+    """All digits of one split from a torchvision data folder: uint8 [60000 or 10000, 28, 28].
+
+    Raises:
+        CodecError: the file is missing, or no IDX file.
+    """
+    path = folder / "MNIST" / "raw" / f"{'train' if train else 't10k'}-images-idx3-ubyte"
+    if not path.is_file():
+        raise CodecError("MNIST", f"no file {path}", "a data folder as torchvision lays it out")
+    return read_idx(path.read_bytes(), str(path))
+
+
+def sources(digits: Images) -> Floats:
+    """Right halves in [-1, 1]: [B, 28, 14]."""
+    return to_unit_range(digits[:, :, HALF:])
+
+
+def crop(digits: Images, offsets: npt.NDArray[np.int64]) -> Images:
+    """The 14×14 crop of each left half from row ``offsets`` [B] on: uint8 [B, 14, 14]."""
+    rows = offsets[:, None] + np.arange(CROP)
+    return digits[np.arange(len(digits))[:, None], rows, :HALF]
+
+
+def crop_offsets(count: int, decoder: int) -> npt.NDArray[np.int64]:
+    """Row offset of decoder ``decoder``'s crop of each of the first ``count`` digits, in 0 … 14: [count]."""
+    words = philox.words(_CROP_SEED, decoder, 0, 0, count)
+    return (words % np.uint64(SIDE - CROP + 1)).astype(np.int64)
+
+
+def side_information(digits: Images, decoder: int) -> Floats:
+    """Decoder ``decoder``'s side information for each digit, in [-1, 1]: [B, 14, 14]."""
+    return to_unit_range(crop(digits, crop_offsets(len(digits), decoder)))
+
+
+def squared_error(source: Floats, reconstructions: Floats) -> Floats:
+    """Squared error of each reconstruction, averaged over the source's pixels, in [-1, 1] units.
+
+    Args:
+        source: [B, height, width].
+        reconstructions: [K, B, height, width]; a failed message is NaN and counts as a mid-grey image.
+
+    Returns:
+        [K, B].
+    """
+    guess = np.nan_to_num(reconstructions, nan=0.0)
+    return np.asarray(np.square(guess - source).mean(axis=(2, 3)))

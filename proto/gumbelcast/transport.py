@@ -1,0 +1,195 @@
+"""Channels, servers and refusals: the one place that knows gRPC's traps."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, NoReturn, Protocol
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import _async as health_aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+MESSAGE_LIMIT = 4 * 2**20
+"""gRPC's default limit on one received message, in bytes; batches are split below it."""
+
+SESSION_KEY = "gumbelcast-session-bin"
+"""Metadata key that names the session of a message stream."""
+
+STREAM_SECONDS = 3600.0
+"""Deadline of a stream; whoever needs it longer opens it again."""
+
+CALL_SECONDS = 60.0
+"""Deadline of every other call, unless the call waits for something."""
+
+STOP_SECONDS = 30.0
+"""How long a stopping server lets batches in flight finish."""
+
+_LOOPBACK = ("127.", "localhost", "[::1]", "::1")
+_log = logging.getLogger("gumbelcast")
+
+
+class BindError(Exception):
+    """The address cannot be bound."""
+
+
+def _channel_options(address: str) -> list[tuple[str, Any]]:
+    options: list[tuple[str, Any]] = [
+        ("grpc.initial_reconnect_backoff_ms", 200),
+        ("grpc.min_reconnect_backoff_ms", 200),
+        ("grpc.max_reconnect_backoff_ms", 2000),
+    ]
+    if address.startswith(_LOOPBACK):
+        # A proxy from the environment would otherwise capture even loopback connections.
+        options.append(("grpc.enable_http_proxy", 0))
+    return options
+
+
+def open_channel(address: str) -> grpc.aio.Channel:
+    """An asynchronous channel, for services."""
+    return grpc.aio.insecure_channel(address, options=_channel_options(address))
+
+
+def open_blocking_channel(address: str) -> grpc.Channel:
+    """A blocking channel, for clients."""
+    return grpc.insecure_channel(address, options=_channel_options(address))
+
+
+def rows_per_batch(row_bytes: int, wanted: int) -> int:
+    """Rows of a tensor that fit into one message, at most ``wanted`` and at least one."""
+    return max(1, min(wanted, (MESSAGE_LIMIT - 2**16) // max(1, row_bytes)))
+
+
+def refusing(error_type: type[ValueError]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a unary handler: bad input ends the call with a status instead of a traceback.
+
+    An ``error_type`` carries the status name in its attribute ``status``; other ValueErrors come from the
+    conversion of wire messages and are INVALID_ARGUMENT.
+    """
+
+    def decorate(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+        @functools.wraps(handler)
+        async def wrapped(self: Any, request: Any, context: Any) -> Any:
+            try:
+                return await handler(self, request, context)
+            except ValueError as error:
+                await refuse(context, error, error_type)
+
+        return wrapped
+
+    return decorate
+
+
+def refusing_stream(error_type: type[ValueError]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The same for a handler that is an asynchronous generator."""
+
+    def decorate(handler: Callable[..., AsyncIterator[Any]]) -> Callable[..., Any]:
+        @functools.wraps(handler)
+        async def wrapped(self: Any, request: Any, context: Any) -> AsyncIterator[Any]:
+            try:
+                async for response in handler(self, request, context):
+                    yield response
+            except ValueError as error:
+                await refuse(context, error, error_type)
+
+        return wrapped
+
+    return decorate
+
+
+async def refuse(context: Any, error: ValueError, error_type: type[ValueError]) -> NoReturn:
+    """End a call with the status that belongs to bad input."""
+    name = getattr(error, "status", "INVALID_ARGUMENT") if isinstance(error, error_type) else "INVALID_ARGUMENT"
+    _log.warning("refused: %s", error)
+    await context.abort(grpc.StatusCode[name], str(error))
+    raise AssertionError("abort returned") from error
+
+
+async def until(stopping: asyncio.Event, items: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """The items of a request stream until it ends or the service stops."""
+    stop = asyncio.ensure_future(stopping.wait())
+    iterator = items.__aiter__()
+    try:
+        while not stopping.is_set():
+            item = asyncio.ensure_future(_next(iterator))
+            done, _ = await asyncio.wait({item, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if item not in done:
+                item.cancel()
+                return
+            if (got := item.result()) is _END:
+                return
+            yield got
+    finally:
+        stop.cancel()
+
+
+_END = object()
+
+
+async def _next(iterator: AsyncIterator[Any]) -> Any:
+    return await anext(iterator, _END)
+
+
+class Service(Protocol):
+    """What :func:`run` needs of a service."""
+
+    stopping: asyncio.Event
+
+    async def close(self) -> None:
+        """Release everything; called once no call is running."""
+        ...
+
+
+async def run(
+    program: str,
+    bind: str,
+    service: Service,
+    register: Callable[[Any, Any], None],
+    names: Sequence[str],
+) -> None:
+    """Serve until SIGTERM or SIGINT, then let what is in flight finish.
+
+    Prints one line ``READY <program> <host>:<port>`` on standard output once calls are answered.
+
+    Args:
+        program: for the readiness line.
+        bind: ``host:port``; port 0 takes a free one.
+        service: its ``stopping`` event is set first, so that streams end after the batch in flight.
+        register: the generated function that adds the service to a server.
+        names: full names of the services, for health and reflection.
+
+    Raises:
+        BindError: the address cannot be bound.
+    """
+    # Without so_reuseport 0, two servers would bind one port without a word.
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    register(service, server)
+    state = health_aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(state, server)
+    reflection.enable_server_reflection((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    try:
+        port = server.add_insecure_port(bind)
+    except RuntimeError as error:
+        raise BindError(f"cannot bind {bind}: {error}") from error
+    await server.start()
+    for name in ("", *names):
+        await state.set(name, health_pb2.HealthCheckResponse.SERVING)
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    address = f"{bind.rpartition(':')[0]}:{port}"
+    print(f"READY {program} {address}", flush=True)
+    _log.info("serving on %s", address)
+    await stop.wait()
+    _log.info("stopping; batches in flight finish first")
+    await state.enter_graceful_shutdown()
+    service.stopping.set()
+    await server.stop(STOP_SECONDS)
+    await service.close()
+    _log.info("stopped")

@@ -1,0 +1,110 @@
+from gumbelcast.v1 import session_pb2 as _session_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class OpenSessionRequest(_message.Message):
+    __slots__ = ("session",)
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    session: _session_pb2.Session
+    def __init__(self, session: _Optional[_Union[_session_pb2.Session, _Mapping]] = ...) -> None: ...
+
+class OpenSessionResponse(_message.Message):
+    __slots__ = ("next_message", "decoders")
+    NEXT_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    DECODERS_FIELD_NUMBER: _ClassVar[int]
+    next_message: int
+    decoders: _containers.RepeatedCompositeFieldContainer[DecoderState]
+    def __init__(self, next_message: _Optional[int] = ..., decoders: _Optional[_Iterable[_Union[DecoderState, _Mapping]]] = ...) -> None: ...
+
+class DecoderState(_message.Message):
+    __slots__ = ("index", "address", "ready", "reason")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    address: str
+    ready: bool
+    reason: str
+    def __init__(self, index: _Optional[int] = ..., address: _Optional[str] = ..., ready: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class EncodeRequest(_message.Message):
+    __slots__ = ("session_digest", "first_message", "sources")
+    SESSION_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    FIRST_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    session_digest: bytes
+    first_message: int
+    sources: _session_pb2.Tensor
+    def __init__(self, session_digest: _Optional[bytes] = ..., first_message: _Optional[int] = ..., sources: _Optional[_Union[_session_pb2.Tensor, _Mapping]] = ...) -> None: ...
+
+class EncodeResponse(_message.Message):
+    __slots__ = ("first_message", "count", "payload_bytes", "picks", "deliveries")
+    FIRST_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PICKS_FIELD_NUMBER: _ClassVar[int]
+    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    first_message: int
+    count: int
+    payload_bytes: int
+    picks: _containers.RepeatedScalarFieldContainer[int]
+    deliveries: _containers.RepeatedCompositeFieldContainer[Delivery]
+    def __init__(self, first_message: _Optional[int] = ..., count: _Optional[int] = ..., payload_bytes: _Optional[int] = ..., picks: _Optional[_Iterable[int]] = ..., deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ...) -> None: ...
+
+class Delivery(_message.Message):
+    __slots__ = ("index", "acknowledged", "reason")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    acknowledged: bool
+    reason: str
+    def __init__(self, index: _Optional[int] = ..., acknowledged: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class CloseSessionRequest(_message.Message):
+    __slots__ = ("session_digest",)
+    SESSION_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    session_digest: bytes
+    def __init__(self, session_digest: _Optional[bytes] = ...) -> None: ...
+
+class CloseSessionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetStatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetStatusResponse(_message.Message):
+    __slots__ = ("protocol_version", "model_digest", "latent_dimension", "pool_variance", "source_shape", "decoder_addresses", "sessions")
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    LATENT_DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    POOL_VARIANCE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_SHAPE_FIELD_NUMBER: _ClassVar[int]
+    DECODER_ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    protocol_version: int
+    model_digest: bytes
+    latent_dimension: int
+    pool_variance: float
+    source_shape: _containers.RepeatedScalarFieldContainer[int]
+    decoder_addresses: _containers.RepeatedScalarFieldContainer[str]
+    sessions: _containers.RepeatedCompositeFieldContainer[EncoderSessionStatus]
+    def __init__(self, protocol_version: _Optional[int] = ..., model_digest: _Optional[bytes] = ..., latent_dimension: _Optional[int] = ..., pool_variance: _Optional[float] = ..., source_shape: _Optional[_Iterable[int]] = ..., decoder_addresses: _Optional[_Iterable[str]] = ..., sessions: _Optional[_Iterable[_Union[EncoderSessionStatus, _Mapping]]] = ...) -> None: ...
+
+class EncoderSessionStatus(_message.Message):
+    __slots__ = ("session_digest", "next_message", "decoders")
+    SESSION_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    NEXT_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    DECODERS_FIELD_NUMBER: _ClassVar[int]
+    session_digest: bytes
+    next_message: int
+    decoders: _containers.RepeatedCompositeFieldContainer[DecoderState]
+    def __init__(self, session_digest: _Optional[bytes] = ..., next_message: _Optional[int] = ..., decoders: _Optional[_Iterable[_Union[DecoderState, _Mapping]]] = ...) -> None: ...
