@@ -29,13 +29,13 @@ def read_idx(data: bytes, name: str) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data, dtype=np.uint8, offset=16).reshape(count, height, width)
 
 
-def to_unit_range(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
-    """8-bit pixels → [-1, 1], same shape."""
-    return pixels.astype(np.float64) / 127.5 - 1.0
+def to_unit_range(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+    """8-bit pixels → [-1, 1] in single precision, same shape."""
+    return (pixels.astype(np.float64) / 127.5 - 1.0).astype(np.float32)
 
 
-def read_sources(path: Path, source_shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
-    """Source samples of one file: float64 [B, *source_shape].
+def read_sources(path: Path, source_shape: tuple[int, ...]) -> npt.NDArray[np.floating]:
+    """Source samples of one file: float32 or float64 [B, *source_shape].
 
     A ``.npy`` file holds one sample a row. 8-bit pixels are mapped to [-1, 1], and an image of a source's
     height and more than its width is cut to its right part, so that whole digits can be sent.
@@ -46,7 +46,7 @@ def read_sources(path: Path, source_shape: tuple[int, ...]) -> npt.NDArray[np.fl
     if not path.is_file():
         raise CodecError("source file", path, "an existing .npy, IDX or image file")
     samples = _read(path)
-    if samples.dtype == np.uint8:
+    if samples.dtype == np.uint8 and source_shape:
         samples = to_unit_range(samples)
         if len(source_shape) == 2 and samples.ndim == 3 and samples.shape[2] > source_shape[1]:
             samples = samples[:, :, -source_shape[1] :]
@@ -54,7 +54,7 @@ def read_sources(path: Path, source_shape: tuple[int, ...]) -> npt.NDArray[np.fl
         raise CodecError(str(path), f"dtype {samples.dtype}", "float32, float64 or uint8")
     if samples.ndim != 1 + len(source_shape) or samples.shape[1:] != source_shape:
         raise CodecError(str(path), f"samples of shape {samples.shape[1:]}", f"samples of shape {source_shape}")
-    return samples.astype(np.float64)
+    return samples
 
 
 def _read(path: Path) -> npt.NDArray[Any]:

@@ -17,7 +17,7 @@ from encoder.files import read_idx, to_unit_range
 from shared_rng import CodecError, philox
 
 Images = npt.NDArray[np.uint8]
-Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float32]
 
 SIDE = 28
 HALF = 14
@@ -25,6 +25,7 @@ CROP = 14
 HELD_OUT = 5000
 """The last training digits are kept for choices that are made after training."""
 
+_CACHE = Path.home() / ".cache" / "gumbelcast"
 _CROP_SEED = 0x63726F7073
 BUNDLED = "mnist-test-1000-images-idx3-ubyte.gz"
 BUNDLED_STRIDE = 10
@@ -43,16 +44,35 @@ def bundled_digits(count: int) -> Images:
     return digits[:count]
 
 
-def mnist_digits(folder: Path, *, train: bool) -> Images:
-    """All digits of one split from a torchvision data folder: uint8 [60000 or 10000, 28, 28].
+def mnist_digits(folder: Path | None, *, train: bool) -> Images:
+    """All digits of one split: uint8 [60000 or 10000, 28, 28].
+
+    Args:
+        folder: a data folder as torchvision lays it out; None for torchvision's own download, kept in
+            ``~/.cache/gumbelcast``.
+        train: the training split or the test split.
 
     Raises:
-        CodecError: the file is missing, or no IDX file.
+        CodecError: the files are missing and cannot be downloaded, or no IDX files.
     """
-    path = folder / "MNIST" / "raw" / f"{'train' if train else 't10k'}-images-idx3-ubyte"
+    split = f"{'train' if train else 't10k'}-images-idx3-ubyte"
+    path = (folder or _CACHE) / "MNIST" / "raw" / split
+    if not path.is_file() and folder is None:
+        _download(_CACHE, train=train)
     if not path.is_file():
-        raise CodecError("MNIST", f"no file {path}", "a data folder as torchvision lays it out")
+        raise CodecError("MNIST", f"no file {path}", "--data DIR with MNIST/raw as torchvision lays it out")
     return read_idx(path.read_bytes(), str(path))
+
+
+def _download(folder: Path, *, train: bool) -> None:
+    from torchvision.datasets import MNIST
+
+    try:
+        MNIST(str(folder), train=train, download=True)
+    except (OSError, RuntimeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        expected = "a network, or --data DIR with the files in DIR/MNIST/raw"
+        raise CodecError("MNIST download", reason, expected) from error
 
 
 def sources(digits: Images) -> Floats:
@@ -75,17 +95,3 @@ def crop_offsets(count: int, decoder: int) -> npt.NDArray[np.int64]:
 def side_information(digits: Images, decoder: int) -> Floats:
     """Decoder ``decoder``'s side information for each digit, in [-1, 1]: [B, 14, 14]."""
     return to_unit_range(crop(digits, crop_offsets(len(digits), decoder)))
-
-
-def squared_error(source: Floats, reconstructions: Floats) -> Floats:
-    """Squared error of each reconstruction, averaged over the source's pixels, in [-1, 1] units.
-
-    Args:
-        source: [B, height, width].
-        reconstructions: [K, B, height, width]; a failed message is NaN and counts as a mid-grey image.
-
-    Returns:
-        [K, B].
-    """
-    guess = np.nan_to_num(reconstructions, nan=0.0)
-    return np.asarray(np.square(guess - source).mean(axis=(2, 3)))

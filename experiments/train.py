@@ -8,7 +8,7 @@ estimator's loss, which would otherwise make it easy to recognise instead of use
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import json
 import time
 from collections.abc import Iterator
@@ -101,7 +101,7 @@ class Trainer:
         rate = 0.5 * (mean.square() + log_variance.exp() - 1.0 - log_variance).sum(dim=1).mean()
         estimator = self._estimator_loss(latent.detach(), features)
         total = error + beta * rate + estimator
-        parts = Losses(float(total), float(rate), float(error) / source.shape[1], float(estimator))
+        parts = Losses(total.item(), rate.item(), error.item() / source.shape[1], estimator.item())
         return total, parts
 
     def _estimator_loss(self, latent: Tensor, features: Tensor) -> Tensor:
@@ -168,15 +168,13 @@ def _batches(count: int, size: int, order: Tensor) -> Iterator[np.ndarray]:
         yield order[start : start + size].numpy()
 
 
-def train_mnist(digits: images.Images, out: Path, options: TrainingOptions, command: str, data: str) -> ModelCard:
+def train_mnist(digits: images.Images, out: Path, options: TrainingOptions) -> ModelCard:
     """Train on all digits but the last 5,000, which give the card's metrics, and write weights and card.
 
     Args:
         digits: uint8 [B, 28, 28], the training split.
         out: folder of the checkpoint (one an epoch; a run with the same options resumes), weights and card.
         options: what determines the run.
-        command: the command, for the card.
-        data: what the digits are, for the card.
 
     Returns:
         The card, as written.
@@ -201,16 +199,15 @@ def train_mnist(digits: images.Images, out: Path, options: TrainingOptions, comm
                 sums += (parts.loss, parts.rate, parts.mse, parts.estimator)
                 bar.update(task, advance=1, description=_describe(epoch, options.epochs, parts))
             bar.console.print(_describe(epoch, options.epochs, Losses(*(sums / steps))))
-            with contextlib.suppress(FileNotFoundError):
-                (out / f"{CHECKPOINT_NAME}.new").unlink()
-            torch.save(trainer.state(epoch + 1, crops), out / f"{CHECKPOINT_NAME}.new")
-            (out / f"{CHECKPOINT_NAME}.new").replace(checkpoint)
+            partial = checkpoint.with_suffix(".partial")
+            torch.save(trainer.state(epoch + 1, crops), partial)
+            partial.replace(checkpoint)
     seconds = time.perf_counter() - started
     _export(trainer, out)
     metrics = _held_out_metrics(trainer, out, held_out)
     if done < options.epochs:
         metrics["training_seconds"] = round(seconds, 1)
-    return _write_card(out, options, command, data, metrics)
+    return _write_card(out, options, digits, metrics)
 
 
 def _describe(epoch: int, epochs: int, parts: Losses) -> str:
@@ -244,12 +241,18 @@ def _held_out_metrics(trainer: Trainer, out: Path, digits: images.Images) -> dic
     }
 
 
-def _write_card(out: Path, options: TrainingOptions, command: str, data: str, metrics: dict[str, float]) -> ModelCard:
+def _write_card(out: Path, options: TrainingOptions, digits: images.Images, metrics: dict[str, float]) -> ModelCard:
     weights = out / WEIGHTS_NAME
     sha256 = weights_sha256(weights)
     training = {
-        "command": command,
-        "data": data,
+        "command": "python -m experiments train mnist --data DIR --out DIR"
+        + "".join(f" --{name.replace('_', '-')} {value}" for name, value in asdict(options).items()),
+        "data": {
+            "name": "MNIST training digits, right half from a random 14x14 crop of the left half",
+            "digits": len(digits),
+            "held_out": images.HELD_OUT,
+            "sha256": hashlib.sha256(digits.tobytes()).hexdigest(),
+        },
         "options": asdict(options),
         "metrics": metrics,
         "torch": torch.__version__,

@@ -11,7 +11,6 @@ from typing import Any, NoReturn, Protocol
 
 import grpc
 import grpc.aio
-from grpc_health.v1 import _async as health_aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
@@ -169,7 +168,7 @@ async def run(
     # Without so_reuseport 0, two servers would bind one port without a word.
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     register(service, server)
-    state = health_aio.HealthServicer()
+    state = health.aio.HealthServicer()  # type: ignore[attr-defined]
     health_pb2_grpc.add_HealthServicer_to_server(state, server)
     reflection.enable_server_reflection((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
     try:

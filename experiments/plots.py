@@ -1,0 +1,148 @@
+"""Plots of one run; they read results and the example, and draw nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from experiments.demo import Example
+from experiments.results import Record
+
+matplotlib.use("Agg")
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+"""Okabe and Ito's palette, told apart by colour-blind people; markers differ as well."""
+MARKERS = ("o", "s", "^", "D")
+_PAPER = "paper_tables.json"
+
+
+def paper_table(source: str, coupling: str) -> dict[str, Any]:
+    """The paper's table of a source and coupling: K → ``L_max``, ``value`` and ``sem``."""
+    text = resources.files("experiments").joinpath("data", _PAPER).read_text(encoding="utf-8")
+    table: dict[str, Any] = json.loads(text)[source][coupling]
+    return table
+
+
+def paper_value(source: str, coupling: str, decoders: int, bins: int) -> float | None:
+    """The paper's value of a cell, or None where it has none."""
+    row = paper_table(source, coupling).get(str(decoders))
+    if row is None or bins not in row["L_max"]:
+        return None
+    return float(row["value"][row["L_max"].index(bins)])
+
+
+def rate_distortion(records: Sequence[Record], path: Path) -> None:
+    """MSE against bits: a colour a K, GLS solid, baseline dashed, the paper's points as open markers."""
+    figure = Figure(figsize=(9.0, 5.6), layout="constrained")
+    axes = figure.subplots()
+    decoders = sorted({record.decoders for record in records})
+    for k in decoders:
+        colour, marker = COLOURS[(k - 1) % 4], MARKERS[(k - 1) % 4]
+        for coupling, style in (("gls", "-"), ("baseline", "--")):
+            own = sorted(
+                (r for r in records if (r.decoders, r.coupling) == (k, coupling)), key=lambda record: record.bits
+            )
+            axes.errorbar(
+                [r.bits for r in own],
+                [r.mse_paper or np.nan for r in own],
+                [r.mse_paper_sem or 0.0 for r in own],
+                color=colour,
+                linestyle=style,
+                marker=marker if coupling == "gls" else None,
+                markersize=5,
+                capsize=3,
+                linewidth=1.6,
+            )
+            offset = -0.06 if coupling == "gls" else 0.06
+            points = [(r.bits, paper_value("mnist", coupling, k, r.bins)) for r in own]
+            known = [(bits + offset, value) for bits, value in points if value is not None]
+            if known:
+                axes.plot(
+                    *zip(*known, strict=True),
+                    color=colour,
+                    marker=marker,
+                    linestyle="none",
+                    markersize=7,
+                    markerfacecolor="none",
+                    markeredgewidth=1.2 if coupling == "gls" else 0.6,
+                    alpha=1.0 if coupling == "gls" else 0.6,
+                )
+    axes.set_xlabel("rate, log2(L_max) (bits a message)")
+    axes.set_ylabel("MSE, best of K decoders (pixels in [-1, 1], over 28×28)")
+    axes.set_xticks(sorted({record.bits for record in records}))
+    axes.grid(alpha=0.3)
+    messages = records[0].messages
+    axes.set_title(f"MNIST right halves, {messages} messages a point, error bars ±1 standard error")
+    axes.legend(handles=_legend(decoders), loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    figure.savefig(path, dpi=150)
+
+
+def _legend(decoders: Sequence[int]) -> list[Line2D]:
+    handles = [
+        Line2D([], [], color=COLOURS[(k - 1) % 4], marker=MARKERS[(k - 1) % 4], markersize=5, label=f"K = {k}")
+        for k in decoders
+    ]
+    grey = "#444444"
+    return [
+        *handles,
+        Line2D([], [], color=grey, linestyle="-", label="GLS"),
+        Line2D([], [], color=grey, linestyle="--", label="shared race (baseline)"),
+        Line2D(
+            [], [], color=grey, marker="o", linestyle="none", markerfacecolor="none", markersize=7, label="paper, GLS"
+        ),
+        Line2D(
+            [], [], color=grey, marker="o", linestyle="none", markerfacecolor="none", markersize=7,
+            markeredgewidth=0.6, alpha=0.6, label="paper, baseline",
+        ),
+    ]  # fmt: skip
+
+
+def examples(example: Example, path: Path, rows: int = 4) -> None:
+    """Source half, crops, reconstructions and the best one, for matched and for unmatched messages."""
+    outcome = example.outcome
+    decoders = len(outcome.decoder_picks)
+    matched = np.flatnonzero(outcome.matched)[:rows]
+    unmatched = np.flatnonzero(~outcome.matched)[:rows]
+    shown = [*matched, *unmatched]
+    titles = ["source a", *(f"t{k + 1}" for k in range(decoders)), *(f"â{k + 1}" for k in range(decoders)), "best"]
+    figure = Figure(figsize=(1.05 * len(titles) + 1.2, 1.25 * len(shown) + 1.0), layout="constrained")
+    grid = figure.subplots(len(shown), len(titles), squeeze=False)
+    errors = np.square(outcome.reconstructions - example.sources).mean(axis=(2, 3))
+    for row, message in zip(grid, shown, strict=True):
+        best = int(errors[:, message].argmin())
+        pictures = [
+            example.sources[message],
+            *example.sides[:, message],
+            *outcome.reconstructions[:, message],
+            outcome.reconstructions[best, message],
+        ]
+        good = outcome.decoder_picks[:, message] == outcome.encoder_picks[message]
+        for column, (axes, picture) in enumerate(zip(row, pictures, strict=True)):
+            axes.imshow(picture, cmap="gray", vmin=-1.0, vmax=1.0, interpolation="nearest")
+            axes.set_xticks([])
+            axes.set_yticks([])
+            k = column - 1 - decoders
+            hit = (0 <= k < decoders and good[k]) or (k == decoders and good[best])
+            for spine in axes.spines.values():
+                spine.set_color("#009E73" if hit else "#999999")
+                spine.set_linewidth(2.5 if hit else 0.5)
+        row[0].set_ylabel(f"{message}\n{'match' if good.any() else 'no match'}", fontsize=9)
+        row[-1].set_xlabel(f"MSE {errors[best, message] / 2:.3f}", fontsize=8)
+    for axes, title in zip(grid[0], titles, strict=True):
+        axes.set_title(title, fontsize=10)
+    bits = example.bins.bit_length() - 1
+    figure.suptitle(
+        f"GLS, K = {decoders}, {bits} bits a message; t: side information, â: reconstructions; "
+        "green frame: that decoder picked the encoder's sample",
+        fontsize=10,
+        wrap=True,
+    )
+    figure.savefig(path, dpi=130)

@@ -1,0 +1,216 @@
+"""Golden vectors: the output is a format, and these numbers pin it.
+
+A change to any of them breaks every session between an old and a new end: it is a new PROTOCOL_VERSION.
+They were computed with Python integers, ``math.log`` and ``statistics.NormalDist``, not with this code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shared_rng import (
+    Session,
+    bin_candidates,
+    bin_labels,
+    decoder_select,
+    encoder_select,
+    pack,
+    samples,
+    selected_labels,
+    unpack,
+)
+from shared_rng.pool import race_words
+from shared_rng.session import PROTOCOL_VERSION
+from shared_rng.variates import Floats
+from tests.models import make_session
+
+MESSAGES = [0, 1, 2, 3, 4, 5, 6, 1000003, 2**32, 2**64 - 1]
+LAST = 2**64 - 1
+
+
+def quadratic(mean: float, variance: float, pool_variance: float) -> Callable[[Floats], Floats]:
+    """Log importance weights of N(mean, variance) over N(0, pool_variance), of samples [..., D]."""
+    return lambda u: np.asarray(-0.5 * (np.square(u - mean) / variance - np.square(u) / pool_variance).sum(axis=-1))
+
+
+@dataclass(frozen=True)
+class Golden:
+    """One session and all that follows from it.
+
+    Attributes:
+        fields: changes to the session of ``tests.models``.
+        target: log importance weights at the encoder.
+        proposal: the same at every decoder.
+        units: message → candidates 0, 1 and N - 1 in multiples of 2^-16, or as letters.
+        labels: message → bin labels of the first candidates.
+        picks: Y of each of MESSAGES.
+        payload: the packed labels of those picks.
+        decoded: X^(k) of each decoder.
+        digest: the session's.
+    """
+
+    fields: dict[str, Any]
+    target: Callable[[Floats], Floats]
+    proposal: Callable[[Floats], Floats]
+    units: dict[int, list[list[int]]]
+    labels: dict[int, list[int]]
+    picks: list[int]
+    payload: str
+    decoded: list[list[int]]
+    digest: str
+
+    def session(self) -> Session:
+        """The session."""
+        return make_session(**self.fields)
+
+
+GOLDEN = {
+    "gaussian, D = 1": Golden(
+        fields={"pool_size": 128, "bins": 8, "decoders": 2, "pool_variance": 1.003},
+        target=quadratic(0.75, 0.003, 1.003),
+        proposal=quadratic(0.5, 0.336, 1.003),
+        units={
+            0: [[66642], [-190962], [91011]],
+            7: [[86104], [-79690], [-63507]],
+            LAST: [[-51323], [17770], [72566]],
+        },
+        labels={
+            0: [0, 7, 2, 3, 7, 1, 0, 5, 3, 7, 2, 0],
+            7: [5, 2, 0, 1, 2, 6, 0, 0, 2, 4, 0, 5],
+            LAST: [6, 2, 0, 6, 3, 4, 2, 2, 3, 5, 1, 1],
+        },
+        picks=[39, 70, 70, 15, 100, 100, 30, 102, 114, 62],
+        payload="8902c1d4",
+        decoded=[
+            [39, 107, 63, 41, 16, 116, 34, 102, 114, 62],
+            [127, 118, 70, 15, 114, 100, 30, 48, 87, 36],
+        ],
+        digest="beb511884014eca0a3240dc040a434c641918709fa270bf683f43a5cb761c3fd",
+    ),
+    "gaussian, D = 4, baseline": Golden(
+        fields={"pool_size": 64, "bins": 16, "decoders": 3, "latent_dimension": 4, "coupling": "baseline"},
+        target=quadratic(0.25, 0.25, 1.0),
+        proposal=quadratic(0.125, 0.5, 1.0),
+        units={
+            0: [[66542, -190677, -47451, -128454], [-35981, 40704, 28886, -4357], [22473, -68880, -139440, -28499]],
+            7: [[85975, -79571, -9354, -42445], [-22922, -20553, -80629, -40199], [101953, -98150, -8158, 41158]],
+            LAST: [[-51246, 17743, -122936, 1760], [29526, 88378, 38215, -11796], [-139247, -22547, 123386, 6991]],
+        },
+        labels={
+            0: [1, 14, 5, 6, 14, 2, 1, 10, 6, 14, 5, 0],
+            7: [11, 4, 1, 2, 5, 12, 1, 0, 4, 8, 0, 10],
+            LAST: [13, 4, 1, 13, 6, 9, 5, 5, 6, 10, 2, 2],
+        },
+        picks=[39, 18, 47, 41, 30, 59, 57, 30, 17, 21],
+        payload="9f017cc1e3",
+        decoded=[[39, 18, 47, 2, 30, 59, 57, 21, 17, 21]] * 3,
+        digest="9ad1570acf24b9194e7ca42aadaf71d5906b27c98eb8aac181e1acd2b9682eef",
+    ),
+    "discrete": Golden(
+        fields={"pool_size": 10, "bins": 4, "decoders": 4, "pool_kind": "discrete"},
+        target=lambda u: -np.square(u[..., 0] - 4) / 4,
+        proposal=lambda u: -np.square(u[..., 0] - 5) / 8,
+        units={0: [[0], [1], [9]], 7: [[0], [1], [9]], LAST: [[0], [1], [9]]},
+        labels={
+            0: [0, 3, 1, 1, 3, 0, 0, 2, 1, 3],
+            7: [2, 1, 0, 0, 1, 3, 0, 0, 1, 2],
+            LAST: [3, 1, 0, 3, 1, 2, 1, 1, 1, 2],
+        },
+        picks=[5, 5, 2, 2, 3, 4, 4, 4, 3, 2],
+        payload="3874c0",
+        decoded=[
+            [6, 5, 7, 2, 2, 4, 4, 9, 3, 2],
+            [5, 8, 5, 2, 3, 4, 5, 9, 8, 2],
+            [6, 5, 5, 2, 3, 4, 4, 4, 3, 2],
+            [5, 5, 2, 7, 3, 4, 4, 4, 2, 2],
+        ],
+        digest="9e33acbd54ab38e5414f66087899b6fcb0cf4c5b04d4857d20962200d90dd159",
+    ),
+    "nothing binned": Golden(
+        fields={"pool_size": 16, "bins": 16, "decoders": 1},
+        target=quadratic(0.5, 0.125, 1.0),
+        proposal=lambda u: np.zeros(u.shape[:-1]),
+        units={
+            0: [[66542], [-190677], [-45609]],
+            7: [[85975], [-79571], [21469]],
+            LAST: [[-51246], [17743], [35451]],
+        },
+        labels={m: list(range(16)) for m in (0, 7, LAST)},
+        picks=[6, 0, 11, 9, 4, 9, 12, 6, 12, 4],
+        payload="60b949c6c4",
+        decoded=[[6, 0, 11, 9, 4, 9, 12, 6, 12, 4]],
+        digest="86ef6a34a806fba0e838f55a701336d78a647d1769982d5a246f37c070b3ba93",
+    ),
+}
+each = pytest.mark.parametrize("golden", GOLDEN.values(), ids=GOLDEN)
+
+# (race, message) → words of candidates 0 and 1; they depend on the seed alone.
+RACES = {
+    (0, 0): ["6f7d98c33825e145", "34f573035c13c898"],
+    (0, 7): ["bbb73f884c6cc79f", "d348ddf0eff0c824"],
+    (0, LAST): ["169361ab2ea6d3f8", "38ff0986427cbbb5"],
+    (1, 0): ["c179ff91579bdc79", "44e3210d33c9d5d1"],
+    (1, 7): ["8003f10ab3bf73f5", "12eb1fc3f299974f"],
+    (1, LAST): ["d41e1f830223969e", "32bb41741d63dcbf"],
+}
+
+
+def test_version() -> None:
+    """The vectors below are those of this version: new ones need a new number, a new number new ones."""
+    assert PROTOCOL_VERSION == 1
+
+
+@each
+def test_pool(golden: Golden) -> None:
+    session = golden.session()
+    pool = samples(session, list(golden.units))
+    assert (pool.dtype, pool.shape) == (np.float64, (3, session.pool_size, session.latent_dimension))
+    scale = 2.0**16 if session.pool_kind == "gaussian" else 1.0
+    assert dict(zip(golden.units, (pool * scale)[:, [0, 1, -1]].tolist(), strict=True)) == golden.units
+
+
+@each
+def test_labels(golden: Golden) -> None:
+    session = golden.session()
+    found = bin_labels(session, list(golden.labels))
+    assert (found.dtype, found.shape) == (np.uint32, (3, session.pool_size))
+    for row, expected in zip(found, golden.labels.values(), strict=True):
+        assert row[: len(expected)].tolist() == expected
+
+
+@each
+@pytest.mark.parametrize("place", RACES)
+def test_races(golden: Golden, place: tuple[int, int]) -> None:
+    race, message = place
+    row = race_words(golden.session(), race, [message])[0]
+    assert [f"{int(word):016x}" for word in row[:2]] == RACES[place]
+
+
+@each
+def test_messages(golden: Golden) -> None:
+    session = golden.session()
+    selection = encoder_select(session, MESSAGES, golden.target(samples(session, MESSAGES)))
+    assert selection.failures == {}
+    assert selection.picks.tolist() == golden.picks
+    assert pack(selected_labels(session, MESSAGES, selection), session.bits).hex() == golden.payload
+
+
+@each
+def test_decoders(golden: Golden) -> None:
+    session = golden.session()
+    received = unpack(bytes.fromhex(golden.payload), len(MESSAGES), session.bits)
+    candidates = bin_candidates(session, MESSAGES, received)
+    weights = golden.proposal(candidates.samples)
+    decoded = [decoder_select(session, k, candidates, weights) for k in range(session.decoders)]
+    assert [d.failures for d in decoded] == [{}] * session.decoders
+    assert [d.picks.tolist() for d in decoded] == golden.decoded
+
+
+@each
+def test_digest(golden: Golden) -> None:
+    assert golden.session().digest.hex() == golden.digest

@@ -1,0 +1,210 @@
+"""The session: every field checked, every difference seen before the first message."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from shared_rng import CodecError, Session, SessionMismatch
+from shared_rng.session import PROTOCOL_VERSION, seed_digest
+from tests.models import SEED, make_session, refused
+
+BAD_FIELDS: list[tuple[str, Any, str]] = [
+    ("seed", -1, "0 … 2^128 - 1"),
+    ("seed", 2**128, "0 … 2^128 - 1"),
+    ("seed", 1.0, "an integer"),
+    ("seed", "1", "an integer"),
+    ("seed", True, "an integer"),
+    ("pool_size", 1, "2 … 2^24"),
+    ("pool_size", 2**24 + 1, "2 … 2^24"),
+    ("pool_size", 64.0, "an integer"),
+    ("pool_size", None, "an integer"),
+    ("bins", 0, "a power of two in 2 … 65536"),
+    ("bins", 1, "a power of two in 2 … 65536"),
+    ("bins", 12, "a power of two in 2 … 65536"),
+    ("bins", 128, "at most pool_size, 64"),
+    ("bins", 2**17, "a power of two in 2 … 65536"),
+    ("bins", -8, "a power of two in 2 … 65536"),
+    ("bins", "8", "a power of two in 2 … 65536"),
+    ("decoders", 0, "1 … 65536"),
+    ("decoders", 2**16 + 1, "1 … 65536"),
+    ("decoders", 2.0, "an integer"),
+    ("latent_dimension", 0, "1 … 65536"),
+    ("latent_dimension", 2**16 + 1, "1 … 65536"),
+    ("pool_kind", "uniform", "gaussian or discrete"),
+    ("pool_kind", ["gaussian"], "gaussian or discrete"),
+    ("coupling", "GLS", "gls or baseline"),
+    ("coupling", None, "gls or baseline"),
+    ("pool_variance", 0.0, "a finite number above 0"),
+    ("pool_variance", -1.0, "a finite number above 0"),
+    ("pool_variance", float("inf"), "a finite number above 0"),
+    ("pool_variance", float("nan"), "a finite number above 0"),
+    pytest.param(
+        "pool_variance",
+        "1",
+        "a finite number above 0",
+        marks=pytest.mark.xfail(raises=TypeError, strict=True, reason="pool_variance is compared before it is checked"),
+    ),
+    ("model_digest", b"", "32 bytes"),
+    ("model_digest", bytes(31), "32 bytes"),
+    ("model_digest", "0" * 32, "32 bytes"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "expected"), BAD_FIELDS)
+def test_bad_field(field: str, value: Any, expected: str) -> None:
+    with refused(field, str(value), expected):
+        make_session(**{field: value})
+
+
+@pytest.mark.parametrize("change", [{"latent_dimension": 2}, {"pool_variance": 2.0}])
+def test_discrete_pool_has_letters_only(change: dict[str, Any]) -> None:
+    with refused("discrete pool", next(iter(change)), "latent_dimension 1 and pool_variance 1"):
+        make_session(pool_kind="discrete", **change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 0},
+        {"seed": 2**128 - 1},
+        {"pool_size": 2, "bins": 2},
+        {"pool_size": 2**24, "bins": 2**16},
+        {"pool_size": 9, "bins": 8},
+        {"decoders": 2**16},
+        {"latent_dimension": 2**16},
+        {"pool_variance": 2},
+    ],
+)
+def test_extreme_but_good_fields(change: dict[str, Any]) -> None:
+    session = make_session(**change)
+    assert {name: getattr(session, name) for name in change} == change
+
+
+@pytest.mark.parametrize("version", [0, 2, -1])
+def test_another_protocol_version(version: int) -> None:
+    with refused("protocol_version", str(version), str(PROTOCOL_VERSION), SessionMismatch):
+        make_session(protocol_version=version)
+
+
+@pytest.mark.parametrize(("bins", "bits"), [(2**r, r) for r in range(1, 17)])
+def test_bits(bins: int, bits: int) -> None:
+    assert make_session(bins=bins, pool_size=2**16).bits == bits
+
+
+@pytest.mark.parametrize(("coupling", "races", "race_of"), [("gls", 3, [0, 1, 2]), ("baseline", 1, [0, 0, 0])])
+def test_races(coupling: str, races: int, race_of: list[int]) -> None:
+    """A private race for every decoder, or one for all."""
+    session = make_session(decoders=3, coupling=coupling)
+    assert session.races == races
+    assert [session.race_of(k) for k in range(3)] == race_of
+    for decoder in (-1, 3, 1.0, True):
+        with refused("decoder", str(decoder), "0 … 2"):
+            session.race_of(decoder)  # type: ignore[arg-type]
+
+
+# One change of every field, so that a new field without a place in the digest fails here.
+CHANGES: dict[str, dict[str, Any]] = {
+    "seed": {"seed": SEED + 1},
+    "pool_size": {"pool_size": 65},
+    "bins": {"bins": 4},
+    "decoders": {"decoders": 3},
+    "model_digest": {"model_digest": b"\1" + bytes(31)},
+    "latent_dimension": {"latent_dimension": 2},
+    "pool_kind": {"pool_kind": "discrete"},
+    "pool_variance": {"pool_variance": 1.0000000000000002},
+    "coupling": {"coupling": "baseline"},
+}
+
+
+def test_digest_covers_every_field() -> None:
+    fields = set(Session.__dataclass_fields__)
+    assert set(CHANGES) == fields - {"protocol_version"}
+    digests = {make_session().digest} | {make_session(**change).digest for change in CHANGES.values()}
+    assert len(digests) == 1 + len(CHANGES)
+    assert all(len(digest) == 32 for digest in digests)
+    assert make_session().digest == make_session(pool_variance=1).digest
+
+
+def test_digest_covers_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ends whose libraries make other pools disagree, though each of their fields is the same."""
+    ours = make_session(pool_size=1000).digest
+    real = Session.candidates
+
+    for index in (0, 255, 999 - 255, 999):
+
+        def other(self: Session, message: int, first: int, count: int, moved: int = index) -> Any:
+            block = real(self, message, first, count)
+            if first <= moved < first + count:
+                block[moved - first] += 2.0**-16
+            return block
+
+        monkeypatch.setattr(Session, "candidates", other)
+        assert make_session(pool_size=1000).digest != ours
+
+
+@pytest.mark.parametrize("change", [{}, *CHANGES.values()])
+@pytest.mark.parametrize("share_seed", [True, False])
+def test_wire_round_trip(change: dict[str, Any], share_seed: bool) -> None:
+    session = make_session(**change)
+    fields = session.wire_fields(share_seed=share_seed)
+    assert fields["seed"] == (session.seed.to_bytes(16, "little") if share_seed else b"")
+    back = Session.from_wire_fields(fields, None if share_seed else session.seed)
+    assert back == session
+    assert back.digest == session.digest
+
+
+def test_pre_shared_seed_does_not_travel() -> None:
+    fields = make_session().wire_fields(share_seed=False)
+    assert SEED.to_bytes(16, "little") not in [v for v in fields.values() if isinstance(v, bytes)]
+    assert fields["seed_digest"] == hashlib.sha256(SEED.to_bytes(16, "little")).digest() == seed_digest(SEED)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "pre_shared", "operand", "kind"),
+    [
+        ("seed", b"", None, "seed", SessionMismatch),
+        ("seed", b"", SEED + 1, "seed_digest", SessionMismatch),
+        ("seed", (SEED + 1).to_bytes(16, "little"), None, "seed_digest", SessionMismatch),
+        ("seed", bytes(15), None, "seed", CodecError),
+        ("seed", bytes(17), SEED, "seed", CodecError),
+        ("seed_digest", bytes(32), None, "seed_digest", SessionMismatch),
+        ("seed_digest", b"", None, "seed_digest", SessionMismatch),
+        ("digest", bytes(32), None, "session digest", SessionMismatch),
+        ("digest", b"", None, "session digest", SessionMismatch),
+        ("pool_size", 65, None, "session digest", SessionMismatch),
+        ("coupling", "baseline", None, "session digest", SessionMismatch),
+        ("coupling", "unspecified", None, "coupling", CodecError),
+        ("bins", 12, None, "bins", CodecError),
+        ("protocol_version", 2, None, "protocol_version", SessionMismatch),
+    ],
+)
+def test_foreign_wire_fields(
+    field: str, value: object, pre_shared: int | None, operand: str, kind: type[CodecError]
+) -> None:
+    fields = make_session().wire_fields(share_seed=True) | {field: value}
+    with refused(operand, kind=kind):
+        Session.from_wire_fields(fields, pre_shared)
+
+
+def test_wire_fields_stay_as_they_came() -> None:
+    fields = make_session().wire_fields(share_seed=True)
+    before = dict(fields)
+    Session.from_wire_fields(fields)
+    assert fields == before
+
+
+def test_require() -> None:
+    session = make_session()
+    session.require(pool_size=64, pool_kind="gaussian", model_digest=bytes(32))
+    with refused("pool_size", "64", "65", SessionMismatch):
+        session.require(model_digest=bytes(32), pool_size=65)
+    with refused("model_digest", "00" * 32, "01" * 32, SessionMismatch):
+        session.require(model_digest=b"\1" * 32)
+
+
+def test_a_session_does_not_change() -> None:
+    with pytest.raises(AttributeError):
+        make_session().seed = 1  # type: ignore[misc]
