@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from decoder.model import DecoderModel, Floats
-from shared_rng import CodecError, Session, bin_candidates, decoder_select, unpack
+from shared_rng import BinCandidates, CodecError, Session, bin_candidates, decoder_select, unpack
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,25 @@ class Decoder:
             CodecError: the side information's shape is wrong or not finite, or the payload's length does
                 not belong to B messages.
         """
+        messages = range(first_message, first_message + len(side))
+        labels = unpack(payload, len(side), self.session.bits)
+        return self.decode_candidates(bin_candidates(self.session, messages, labels), side)
+
+    def decode_candidates(self, candidates: BinCandidates, side: Floats) -> DecodedBatch:
+        """Reconstruct messages whose bins are at hand, for decoders that live in one process.
+
+        Args:
+            candidates: of B messages of consecutive numbers; the same for every decoder.
+            side: [B, *side_shape].
+
+        Raises:
+            CodecError: the side information's shape is wrong or not finite.
+        """
+        count = len(candidates.messages)
+        first_message = candidates.messages[0] if count else 0
         side = check_side_information(self.model, side, first_message)
-        count = len(side)
-        messages = range(first_message, first_message + count)
-        candidates = bin_candidates(self.session, messages, unpack(payload, count, self.session.bits))
+        if len(side) != count:
+            raise CodecError("side information", f"{len(side)} rows", f"one a message, {count}")
         log_weights = self.model.log_weights(side, candidates.samples, candidates.rows)
         selection = decoder_select(self.session, self.index, candidates, log_weights)
         latents = np.full((count, self.session.latent_dimension), np.nan)

@@ -17,7 +17,7 @@ from shared_rng import (
     selected_labels,
 )
 
-_CHUNK_BYTES = 2**25
+_CHUNK_BYTES = 2**22
 """Bound on one chunk's pool in memory; chunking changes no pick."""
 
 

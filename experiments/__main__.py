@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,6 +39,20 @@ def _numbers(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise typer.BadParameter(f"got {text!r}, expected numbers with commas between them") from None
+
+
+def _configuration(started: float) -> dict[str, Any]:
+    """What every run says of itself."""
+    return {
+        "command": shlex.join(["python", "-m", "experiments", *sys.argv[1:]]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "gumbelcast": version("gumbelcast"),
+        "numpy": version("numpy"),
+        "torch": version("torch"),
+        "python": platform.python_version(),
+        "processors": os.cpu_count(),
+        "seconds": round(time.perf_counter() - started, 1),
+    }
 
 
 @app.command()
@@ -71,18 +85,7 @@ def demo(
         fail(error, EXIT_SERVICE)
     except grpc.RpcError as error:
         fail(f"{error.code().name}: {error.details()}", EXIT_SERVICE)
-    configuration = {
-        "command": shlex.join(["python", "-m", "experiments", *sys.argv[1:]]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        **asdict(options),
-        "model": MODEL,
-        "model_digest": card.digest.hex(),
-        "gumbelcast": version("gumbelcast"),
-        "torch": version("torch"),
-        "python": platform.python_version(),
-        "processors": os.cpu_count(),
-        "seconds": round(time.perf_counter() - started, 1),
-    }
+    configuration = {**_configuration(started), **asdict(options), "model": MODEL, "model_digest": card.digest.hex()}
     results = Results(configuration, records)
     rows = [report.image_row(record) for record in records]
     report.print_table(f"MNIST, {digits} digits, best of K", report.IMAGE_COLUMNS, rows)
@@ -91,6 +94,33 @@ def demo(
     plots.examples(example, out / "examples.png")
     page = report.write_report(results, out, out / "rate_distortion.png", out / "examples.png")
     print(f"results.json, rate_distortion.png, examples.png and report.html are in {page.parent}")
+
+
+@app.command()
+def gaussian(
+    out: Out,
+    decoders: Annotated[str, typer.Option(help="Values of K.")] = "1,2,3,4",
+    bins: Annotated[str, typer.Option(help="Values of L_max.")] = "2,4,8,16,32,64",
+    trials: Annotated[int, typer.Option(help="Messages a cell.")] = 20000,
+    seed: Annotated[int, typer.Option(help="Seed of sources, side information and common randomness.")] = 1,
+) -> None:
+    """Run the Gaussian source of the paper's table 10 (GLS) and compare."""
+    from experiments import report
+    from experiments.gaussian import GaussianOptions, run_gaussian
+    from experiments.results import Results
+
+    started = time.perf_counter()
+    try:
+        options = GaussianOptions(_numbers(decoders), _numbers(bins), trials, seed)
+        out.mkdir(parents=True, exist_ok=True)
+        records = list(run_gaussian(options))
+    except (ValueError, OSError) as error:
+        fail(error, EXIT_INPUT)
+    rows = [report.gaussian_row(record) for record in records]
+    title = f"Gaussian source, {trials} messages a cell; mean_db is the paper's metric, mse_db the dB of the MSE"
+    report.print_table(title, report.GAUSSIAN_COLUMNS, rows)
+    path = Results({**_configuration(started), **asdict(options)}, records).write(out)
+    print(f"wrote {path}")
 
 
 @train_app.command()

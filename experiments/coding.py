@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from decoder import Decoder, DecoderModel
 from encoder import Encoder, EncoderModel
-from shared_rng import Session
+from shared_rng import Session, bin_candidates, unpack
 
 Floats = npt.NDArray[np.float64]
 
@@ -52,10 +52,12 @@ def code_in_process(
     decoders = [Decoder(session, k, decoder_model) for k in range(session.decoders)]
     encoded, decoded = [], []
     for start in range(0, len(sources), BATCH):
-        batch = encoder.encode(sources[start : start + BATCH], start)
-        encoded.append(batch)
         rows = slice(start, start + BATCH)
-        decoded.append([d.decode(batch.payload, sides[d.index][rows], start) for d in decoders])
+        batch = encoder.encode(sources[rows], start)
+        encoded.append(batch)
+        messages = range(start, start + len(batch.labels))
+        candidates = bin_candidates(session, messages, unpack(batch.payload, len(messages), session.bits))
+        decoded.append([d.decode_candidates(candidates, sides[d.index][rows]) for d in decoders])
     return Outcome(
         encoder_picks=np.concatenate([batch.picks for batch in encoded]),
         decoder_picks=np.stack([np.concatenate([row[k].picks for row in decoded]) for k in range(session.decoders)]),

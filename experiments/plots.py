@@ -41,7 +41,7 @@ def paper_value(source: str, coupling: str, decoders: int, bins: int) -> float |
 
 def rate_distortion(records: Sequence[Record], path: Path) -> None:
     """MSE against bits: a colour a K, GLS solid, baseline dashed, the paper's points as open markers."""
-    figure = Figure(figsize=(9.0, 5.6), layout="constrained")
+    figure = Figure(figsize=(7.2, 6.8), layout="constrained")
     axes = figure.subplots()
     decoders = sorted({record.decoders for record in records})
     for k in decoders:
@@ -80,8 +80,8 @@ def rate_distortion(records: Sequence[Record], path: Path) -> None:
     axes.set_xticks(sorted({record.bits for record in records}))
     axes.grid(alpha=0.3)
     messages = records[0].messages
-    axes.set_title(f"MNIST right halves, {messages} messages a point, error bars ±1 standard error")
-    axes.legend(handles=_legend(decoders), loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    axes.set_title(f"MNIST right halves, {messages} messages a point, error bars ± 1 standard error", fontsize=11)
+    figure.legend(handles=_legend(decoders), loc="outside lower center", ncols=4, frameon=False)
     figure.savefig(path, dpi=150)
 
 

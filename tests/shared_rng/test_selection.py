@@ -38,6 +38,7 @@ ERRORS = 4.0
 
 PAIRS = [(1, 2), (3, 4)]
 """Seeds of the pairs of target q and proposal p."""
+LISTS = [(PAIRS[0], 1), (PAIRS[0], 2), (PAIRS[0], 4), (PAIRS[0], 8), (PAIRS[1], 1), (PAIRS[1], 4)]
 
 
 def distribution(seed: int) -> Floats:
@@ -66,17 +67,16 @@ def encoded(seed: int, decoders: int, coupling: str = "gls") -> npt.NDArray[np.i
 
 
 @cache
-def decoded(seed: int, decoder: int, coupling: str = "gls") -> npt.NDArray[np.int64]:
+def decoded(seed: int, decoder: int) -> npt.NDArray[np.int64]:
     """X^(k) of TRIALS messages among all candidates; race k is the same for every number of decoders."""
-    session = discrete(coupling=coupling)
     weights = np.tile(np.log(distribution(seed)), TRIALS)
-    return decoder_select(session, decoder, everything(session, range(TRIALS)), weights).picks
+    return decoder_select(discrete(), decoder, everything(discrete(), range(TRIALS)), weights).picks
 
 
-def matched(pair: tuple[int, int], decoders: int, coupling: str = "gls") -> npt.NDArray[np.bool_]:
+def matched(pair: tuple[int, int], decoders: int) -> npt.NDArray[np.bool_]:
     """Whether one of the first K decoders has the encoder's pick: [TRIALS]."""
-    picks = encoded(pair[0], decoders, coupling)
-    return np.any([decoded(pair[1], k, coupling) == picks for k in range(decoders)], axis=0)
+    picks = encoded(pair[0], decoders)
+    return np.any([decoded(pair[1], k) == picks for k in range(decoders)], axis=0)
 
 
 def assert_follows(picks: npt.NDArray[np.int64], expected: Floats) -> None:
@@ -104,8 +104,7 @@ def test_decoders_race_in_private(one: int, other: int) -> None:
     assert abs(agreement - chance) < ERRORS * math.sqrt(chance * (1 - chance) / TRIALS)
 
 
-@pytest.mark.parametrize("decoders", [1, 2, 4, 8])
-@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize(("pair", "decoders"), LISTS)
 def test_list_matching_lemma(pair: tuple[int, int], decoders: int) -> None:
     """Pr[match | Y = j] is at least K/(K + c_j) with c_j = Σ_i (q_j p_i/p_j - q_i)_+, and equals it at K = 1."""
     q, p = distribution(pair[0]), distribution(pair[1])
@@ -115,38 +114,35 @@ def test_list_matching_lemma(pair: tuple[int, int], decoders: int) -> None:
         trials = int((picks == j).sum())
         rate = float(match[picks == j].mean())
         slack = ERRORS * math.sqrt(bound * (1 - bound) / trials)
-        assert rate > bound - slack, j
+        assert rate >= bound - slack, j
         if decoders == 1:
-            assert rate < bound + slack, j
+            assert rate <= bound + slack, j
 
 
 def test_equal_distributions_always_match() -> None:
-    assert matched((1, 1), 1).all()
-    assert matched((1, 1), 4).all()
+    assert np.array_equal(encoded(1, 1), decoded(1, 0))
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_baseline_equals_gls_for_one_decoder(pair: tuple[int, int]) -> None:
-    assert np.array_equal(encoded(pair[0], 1, "baseline"), encoded(pair[0], 1))
-    assert np.array_equal(decoded(pair[1], 0, "baseline"), decoded(pair[1], 0))
-
-
-def test_baseline_shares_one_race() -> None:
-    """Equal proposals make equal picks, and the encoder does not look at K; with GLS neither is so."""
-    assert np.array_equal(decoded(2, 0, "baseline"), decoded(2, 5, "baseline"))
-    assert np.array_equal(encoded(1, 4, "baseline"), encoded(1, 1))
-    assert not np.array_equal(decoded(2, 0), decoded(2, 5))
-    assert not np.array_equal(encoded(1, 4), encoded(1, 1))
-    assert_follows(encoded(1, 4, "baseline"), distribution(1))
+def test_baseline_has_one_race_for_all(pair: tuple[int, int]) -> None:
+    """Equal proposals make equal picks, whatever K is, and they are those of GLS for a single decoder."""
+    for decoders in (1, 4):
+        assert np.array_equal(encoded(pair[0], decoders, "baseline"), encoded(pair[0], 1))
+    alone = decoded(pair[1], 0)
+    candidates, weights = everything(discrete(), range(2000)), np.tile(np.log(distribution(pair[1])), 2000)
+    for decoder in range(8):
+        shared = decoder_select(discrete(coupling="baseline"), decoder, candidates, weights)
+        assert np.array_equal(shared.picks, alone[:2000])
+    assert not np.array_equal(decoded(pair[1], 3), alone)
+    assert not np.array_equal(encoded(pair[0], 4), encoded(pair[0], 1))
 
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_gls_beats_the_baseline(pair: tuple[int, int]) -> None:
-    """A list of private picks is worth more than one shared pick; the gain grows with K."""
-    rates = [float(matched(pair, decoders).mean()) for decoders in (1, 2, 4, 8)]
-    error = math.sqrt(2 * 0.25 / TRIALS)
-    assert rates[2] - float(matched(pair, 4, "baseline").mean()) > 3 * ERRORS * error
-    assert all(later - earlier > ERRORS * error for earlier, later in zip(rates, rates[1:], strict=False))
+    """A list of private picks is worth more than the one pick that decoders with a shared race have in common."""
+    shared = encoded(pair[0], 4, "baseline") == decoded(pair[1], 0)
+    gain = float(matched(pair, 4).mean()) - float(shared.mean())
+    assert gain > 3 * ERRORS * math.sqrt(2 * 0.25 / TRIALS)
 
 
 NUMBERS = [3, 0, 2**64 - 1, 77, 2**40]

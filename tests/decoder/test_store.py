@@ -1,0 +1,289 @@
+"""What a decoder keeps of a session: side information before, reconstructions after, nothing halfway."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from decoder import Decoder
+from decoder.store import DecoderSession, read_side_information
+from shared_rng import CodecError, MissingSideInformation, SequenceError, bin_labels, pack
+from tests.models import Floats, gaussian_card, gaussian_models, refused, uniforms
+
+LABELS = (np.arange(12) * 5 % 8).astype(np.uint32)
+SIDE = 4.0 * uniforms(12) - 2.0
+
+
+def npy(array: npt.NDArray[Any]) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def npz() -> bytes:
+    stream = io.BytesIO()
+    np.savez(stream, a=np.ones(3))
+    return stream.getvalue()
+
+
+def write(folder: Path, data: bytes) -> Path:
+    path = folder / "side.npy"
+    path.write_bytes(data)
+    return path
+
+
+def a_store(file_rows: npt.NDArray[Any] | None = None, out: Path | None = None, start: int = 0) -> DecoderSession:
+    session, _, model = gaussian_models(gaussian_card())
+    return DecoderSession(Decoder(session, 1, model), start, file_rows, out)
+
+
+def payload(first: int, count: int) -> bytes:
+    return pack(LABELS[first : first + count], 3)
+
+
+def state(store: DecoderSession) -> tuple[object, ...]:
+    """All that a refused call must leave as it was."""
+    return (
+        store.next_message,
+        store.decoded,
+        dict(store.failures),
+        {m: float(row) for m, row in store._put_rows.items()},
+        {m: (pick, float(row)) for m, (pick, row) in store._kept.items()},
+    )
+
+
+@pytest.mark.parametrize("dtype", ["<f8", "<f4"])
+@pytest.mark.parametrize("shape", [(), (3, 2)])
+def test_read_side_information(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+    rows = uniforms(5 * int(np.prod(shape))).reshape(5, *shape).astype(dtype)
+    found = read_side_information(write(tmp_path, npy(rows)), shape)
+    assert isinstance(found, np.memmap)
+    assert np.array_equal(found, rows)
+
+
+def escapes(kind: str) -> pytest.MarkDecorator:
+    return pytest.mark.xfail(strict=True, reason=f"{kind} escapes from the reader instead of a CodecError")
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", "a .npy file"),
+        (b"1 2 3", "a .npy file"),
+        (npy(SIDE)[:-1], "a .npy file"),
+        (npy(SIDE)[:50], "a .npy file"),
+        pytest.param(npy(SIDE)[:60] + b"(" + npy(SIDE)[61:], "a .npy file", marks=escapes("tokenize.TokenError")),
+        pytest.param(npz(), "a .npy file", marks=escapes("AttributeError")),
+        (npy(np.zeros((5, 1))), "shape (B,)"),
+        (npy(np.zeros(())), "shape (B,)"),
+        (npy(np.zeros(5, np.int64)), "float32 or float64"),
+        (npy(np.zeros(5, np.uint8)), "float32 or float64"),
+        (npy(np.zeros(5, complex)), "float32 or float64"),
+    ],
+)
+def test_bad_side_information_file(tmp_path: Path, data: bytes, expected: str) -> None:
+    path = write(tmp_path, data)
+    with refused(str(path), expected=expected):
+        read_side_information(path, ())
+
+
+def test_side_information_file_of_another_shape(tmp_path: Path) -> None:
+    path = write(tmp_path, npy(np.zeros((5, 3, 3))))
+    with refused(str(path), "shape (5, 3, 3)", "shape (B, 3, 2)"):
+        read_side_information(path, (3, 2))
+
+
+@pytest.mark.parametrize("name", ["absent.npy", "."])
+def test_no_side_information_file(tmp_path: Path, name: str) -> None:
+    with refused("side information", str(tmp_path / name), "a .npy file"):
+        read_side_information(tmp_path / name, ())
+
+
+def decoded(first: int, count: int, side: Floats) -> tuple[list[int], npt.NDArray[np.float32]]:
+    """What the codec alone makes of the messages."""
+    batch = a_store().decoder.decode(payload(first, count), side[first : first + count], first)
+    return batch.picks.tolist(), batch.reconstructions.astype(np.float32)
+
+
+def assert_read(store: DecoderSession, first: int, count: int, side: Floats) -> None:
+    picks, reconstructions = store.read(first, count)
+    expected = decoded(first, count, side)
+    assert (picks.dtype, reconstructions.dtype) == (np.int64, np.float32)
+    assert picks.tolist() == expected[0]
+    assert np.array_equal(reconstructions, expected[1])
+
+
+def test_rows_that_are_put() -> None:
+    """In any order and split, and counted as they are held and used up."""
+    store = a_store()
+    assert store.put_side_information(3, SIDE[3:9]) == 6
+    assert store.put_side_information(0, SIDE[:3]) == 9
+    assert store.receive(0, 5, payload(0, 5)) == {}
+    assert (store.next_message, store.decoded, store.failures) == (5, 5, {})
+    assert store.put_side_information(9, SIDE[9:]) == 7
+    store.receive(5, 7, payload(5, 7))
+    assert store.decoded == 12
+    for first, count in ((0, 12), (4, 3), (11, 1)):
+        assert_read(store, first, count, SIDE)
+
+
+def test_put_replaces_and_goes_before_the_file() -> None:
+    store = a_store(SIDE[:8])
+    assert store.put_side_information(2, np.full(3, 9.0)) == 3
+    assert store.put_side_information(3, np.full(1, -1.5)) == 3
+    assert store.put_side_information(8, np.full(4, 0.25)) == 7
+    store.receive(0, 12, payload(0, 12))
+    used = np.concatenate([SIDE[:2], [9.0, -1.5, 9.0], SIDE[5:8], np.full(4, 0.25)])
+    assert_read(store, 0, 12, used)
+    assert store.put_side_information(12, np.zeros(1)) == 1
+
+
+def test_file_may_be_single_precision() -> None:
+    store = a_store(SIDE.astype(np.float32))
+    store.receive(0, 3, payload(0, 3))
+    assert_read(store, 0, 3, SIDE.astype(np.float32).astype(np.float64))
+
+
+def test_a_late_decoder_starts_at_its_message() -> None:
+    """Rows of a file are those of messages 0, 1, 2 …, wherever the session begins here."""
+    store = a_store(SIDE, start=7)
+    store.receive(7, 2, payload(7, 2))
+    assert_read(store, 7, 2, SIDE)
+
+
+PUT_ERRORS: list[tuple[int, Any, type[CodecError], str, str]] = [
+    (1, np.zeros(3), SequenceError, "first_message", "2 or later"),
+    (2, np.zeros((3, 1)), CodecError, "side information", "shape (B,)"),
+    (2, np.array([0.0, np.nan]), CodecError, "row 1 (message 3)", "finite"),
+]
+
+
+@pytest.mark.parametrize(("first", "rows", "kind", "operand", "expected"), PUT_ERRORS)
+def test_put_refused(first: int, rows: Any, kind: type[CodecError], operand: str, expected: str) -> None:
+    store = a_store()
+    store.put_side_information(0, SIDE[:4])
+    store.receive(0, 2, payload(0, 2))
+    before = state(store)
+    with refused(operand, expected=expected, kind=kind):
+        store.put_side_information(first, rows)
+    assert state(store) == before
+
+
+RECEIVE_ERRORS: list[tuple[int, int, bytes, type[CodecError], str, str]] = [
+    (1, 2, bytes(1), SequenceError, "first_message", "2"),
+    (3, 2, bytes(1), SequenceError, "first_message", "2"),
+    (2, 0, b"", CodecError, "count", "at least 1"),
+    (2, -1, b"", CodecError, "count", "at least 1"),
+    (2, 5, bytes(2), MissingSideInformation, "message 6", "one row"),
+    (2, 3, bytes(1), CodecError, "packed messages", "2 bytes"),
+    (2, 3, b"\0\1", CodecError, "packed messages", "zero padding"),
+    (2, 4, bytes(2), CodecError, "row 3 (message 5)", "finite"),
+]
+
+
+@pytest.mark.parametrize(("first", "count", "data", "kind", "operand", "expected"), RECEIVE_ERRORS)
+def test_receive_refused(
+    first: int, count: int, data: bytes, kind: type[CodecError], operand: str, expected: str
+) -> None:
+    """A batch is decoded as a whole or not at all, and the right one is still taken afterwards."""
+    store = a_store(np.concatenate([SIDE[:5], [np.nan]]))
+    store.put_side_information(4, SIDE[4:5])
+    store.receive(0, 2, payload(0, 2))
+    before = state(store)
+    with refused(operand, expected=expected, kind=kind):
+        store.receive(first, count, data)
+    assert state(store) == before
+    store.receive(2, 3, payload(2, 3))
+    assert_read(store, 0, 5, SIDE)
+
+
+@pytest.mark.parametrize(
+    ("rows", "given"), [(None, "none (no file, 1 rows put)"), (SIDE[:0], "none (a file of 0 rows, 1 rows put)")]
+)
+def test_missing_side_information_says_what_is_held(rows: Floats | None, given: str) -> None:
+    store = a_store(rows)
+    store.put_side_information(1, SIDE[1:2])
+    with refused("side information of message 0", given, "one row", MissingSideInformation):
+        store.receive(0, 2, payload(0, 2))
+
+
+def empty_bin(store: DecoderSession, message: int) -> int:
+    """A label that no candidate of the message has."""
+    used = bin_labels(store.session, [message])[0]
+    return next(label for label in range(store.session.bins) if label not in used)
+
+
+def test_failed_message(tmp_path: Path) -> None:
+    """It is counted and named, kept as NaN, and the messages around it are decoded."""
+    session, _, model = gaussian_models(gaussian_card(), pool_size=17, bins=16)
+    for out in (None, tmp_path):
+        store = DecoderSession(Decoder(session, 0, model), 0, SIDE, out)
+        labels = bin_labels(session, range(3))[:, 0].copy()
+        labels[1] = empty_bin(store, 1)
+        failures = store.receive(0, 3, pack(labels, 4))
+        assert set(failures) == set(store.failures) == {1}
+        assert (store.next_message, store.decoded) == (3, 2)
+        store.receive(3, 1, pack(bin_labels(session, [3])[0, :1], 4))
+        assert (set(store.failures), store.decoded) == ({1}, 3)
+        if out is None:
+            picks, reconstructions = store.read(0, 3)
+        else:
+            with np.load(tmp_path / session.digest.hex()[:16] / "000000000000.npz") as file:
+                picks, reconstructions = file["picks"], file["reconstructions"]
+                assert file["failed_messages"].tolist() == [1]
+        assert (picks >= 0).tolist() == [True, False, True]
+        assert np.isnan(reconstructions).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(("first", "count"), [(0, 0), (0, -1)])
+def test_read_nothing(first: int, count: int) -> None:
+    with refused("count", str(count), "at least 1"):
+        a_store().read(first, count)
+
+
+@pytest.mark.parametrize(("first", "count", "named"), [(7, 3, 9), (6, 2, 6), (0, 1, 0), (9, 1, 9)])
+def test_read_what_is_not_there(first: int, count: int, named: int) -> None:
+    store = a_store(SIDE, start=7)
+    with refused("message to read", str(first), "none yet", SequenceError):
+        store.read(first, count)
+    store.receive(7, 2, payload(7, 2))
+    with refused("message to read", str(named), "7 … 8", SequenceError):
+        store.read(first, count)
+
+
+def test_out_folder(tmp_path: Path) -> None:
+    """One .npz a batch, named by its first message, in the session's own folder; nothing is kept for reading."""
+    store = a_store(SIDE, tmp_path / "deep" / "out", start=5)
+    store.receive(5, 4, payload(5, 4))
+    store.receive(9, 1, payload(9, 1))
+    folder = tmp_path / "deep" / "out" / store.session.digest.hex()[:16]
+    assert sorted(path.name for path in folder.iterdir()) == ["000000000005.npz", "000000000009.npz"]
+    for first, count in ((5, 4), (9, 1)):
+        picks, reconstructions = decoded(first, count, SIDE)
+        with np.load(folder / f"{first:012d}.npz") as file:
+            assert set(file) == {"first_message", "picks", "reconstructions", "failed_messages"}
+            assert int(file["first_message"]) == first
+            assert file["picks"].tolist() == picks
+            assert file["reconstructions"].dtype == np.float32
+            assert np.array_equal(file["reconstructions"], reconstructions)
+            assert file["failed_messages"].tolist() == []
+    assert store._kept == {}
+    with refused("reconstructions", str(store.out), "without --out"):
+        store.read(5, 1)
+
+
+def test_out_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    """The batch stays due, so that it can be sent again."""
+    (tmp_path / "out").write_text("a file where the folder should be", encoding="utf-8")
+    store = a_store(SIDE, tmp_path / "out")
+    before = state(store)
+    with pytest.raises(OSError, match="out"):
+        store.receive(0, 2, payload(0, 2))
+    assert state(store) == before
+    (tmp_path / "out").unlink()
+    assert store.receive(0, 2, payload(0, 2)) == {}

@@ -1,0 +1,200 @@
+"""Source files: every kind read, every broken one refused by name."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+from encoder.files import read_idx, read_sources, to_unit_range
+from tests.models import refused, uniforms
+
+SHAPE = (4, 3)
+PIXELS = np.floor(256 * uniforms(60)).astype(np.uint8).reshape(5, 4, 3)
+EXPECTED = (PIXELS / 127.5 - 1.0).astype(np.float32)
+WIDE = np.floor(256 * uniforms(140)).astype(np.uint8).reshape(5, 4, 7)
+
+
+def idx(pixels: npt.NDArray[np.uint8]) -> bytes:
+    return b"\0\0\x08\x03" + np.array(pixels.shape, dtype=">u4").tobytes() + pixels.tobytes()
+
+
+def npy(array: npt.NDArray[np.generic]) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def png(pixels: npt.NDArray[np.uint8]) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, format="PNG")
+    return stream.getvalue()
+
+
+def npz() -> bytes:
+    stream = io.BytesIO()
+    np.savez(stream, a=np.ones(3))
+    return stream.getvalue()
+
+
+def flipped(data: bytes, *places: int) -> bytes:
+    """Some bytes inverted."""
+    changed = bytearray(data)
+    for place in places:
+        changed[place] ^= 0xFF
+    return bytes(changed)
+
+
+def write(folder: Path, name: str, data: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(("pixel", "value"), [(0, -1.0), (255, 1.0), (51, -0.6)])
+def test_unit_range(pixel: int, value: float) -> None:
+    assert to_unit_range(np.array([[pixel]], dtype=np.uint8)).tolist() == [[pytest.approx(value)]]
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.npy", npy(PIXELS)),
+        ("a-ubyte", idx(PIXELS)),
+        ("a-ubyte.gz", gzip.compress(idx(PIXELS))),
+        ("wide.npy", npy(np.concatenate([WIDE[:, :, :4], PIXELS], axis=2))),
+        ("wide.idx", idx(np.concatenate([WIDE[:, :, :4], PIXELS], axis=2))),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_images(tmp_path: Path, name: str, data: bytes) -> None:
+    """8-bit pixels come in [-1, 1], and of a wider image the right part."""
+    found = read_sources(write(tmp_path, name, data), SHAPE)
+    assert found.dtype == np.float32
+    assert np.array_equal(found, EXPECTED)
+
+
+@pytest.mark.parametrize("pixels", [PIXELS[0], np.concatenate([WIDE[0], PIXELS[0]], axis=1)])
+def test_one_picture(tmp_path: Path, pixels: npt.NDArray[np.uint8]) -> None:
+    found = read_sources(write(tmp_path, "a.png", png(pixels)), SHAPE)
+    assert np.array_equal(found, EXPECTED[:1])
+
+
+def test_colours_become_grey(tmp_path: Path) -> None:
+    colours = np.repeat(PIXELS[0][:, :, None], 3, axis=2)
+    found = read_sources(write(tmp_path, "a.png", png(colours)), SHAPE)
+    assert np.array_equal(found, EXPECTED[:1])
+
+
+def escapes(kind: str) -> pytest.MarkDecorator:
+    return pytest.mark.xfail(strict=True, reason=f"{kind} escapes from the reader instead of a CodecError")
+
+
+FOREIGN = pytest.mark.xfail(strict=True, reason="returned as it is, and gumbelcast.convert.to_tensor refuses it")
+
+
+@pytest.mark.parametrize(
+    "dtype", ["<f8", "<f4", pytest.param(">f8", marks=FOREIGN), pytest.param("<f2", marks=FOREIGN)]
+)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_numbers(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+    """Floating-point samples stay as they are, in a type that can travel."""
+    samples = (8.0 * uniforms(7 * int(np.prod(shape))) - 4.0).reshape(7, *shape).astype(dtype)
+    found = read_sources(write(tmp_path, "a.npy", npy(samples)), shape)
+    assert found.dtype in (np.float32, np.float64)
+    assert np.array_equal(found, samples)
+
+
+def test_bytes_are_no_scalars(tmp_path: Path) -> None:
+    """Only pictures are mapped to [-1, 1]: a scalar source of 8-bit numbers is refused."""
+    path = write(tmp_path, "a.npy", npy(PIXELS.ravel()))
+    with refused(str(path), "uint8"):
+        read_sources(path, ())
+
+
+def test_empty_idx(tmp_path: Path) -> None:
+    assert read_sources(write(tmp_path, "a", idx(PIXELS[:0])), SHAPE).shape == (0, 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("data", "given", "expected"),
+    [
+        (b"", "nothing", "00000803"),
+        (b"\0\0\x08\x01" + bytes(12), "00000801", "00000803"),
+        (b"\0\0\x0d\x03" + bytes(12), "00000d03", "00000803"),
+        (idx(PIXELS)[:15], "00000803", "00000803"),
+        (idx(PIXELS)[:-1], "75 bytes", "76 bytes for 5 images"),
+        (idx(PIXELS) + b"\0", "77 bytes", "76 bytes for 5 images"),
+        (b"\0\0\x08\x03" + b"\xff" * 12, "16 bytes", "4294967295 images"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_bad_idx(data: bytes, given: str, expected: str) -> None:
+    with refused("the file", given, expected):
+        read_idx(data, "the file")
+
+
+@pytest.mark.parametrize("name", ["absent.npy", "", "folder"])
+def test_no_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    with refused("source file", str(tmp_path / name), "existing"):
+        read_sources(tmp_path / name, SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("samples", "given", "expected"),
+    [
+        (np.zeros((5, 4, 2), np.uint8), "(4, 2)", "(4, 3)"),
+        (np.zeros((5, 3, 7), np.uint8), "(3, 3)", "(4, 3)"),
+        (np.zeros((4, 3), np.uint8), "(3,)", "(4, 3)"),
+        (np.zeros((5, 1, 4, 3)), "(1, 4, 3)", "(4, 3)"),
+        (np.zeros((5, 4, 7)), "(4, 7)", "(4, 3)"),
+        (np.zeros(()), "()", "(4, 3)"),
+        (np.zeros((5, 4, 3), np.int64), "int64", "float32, float64 or uint8"),
+        (np.zeros((5, 4, 3), complex), "complex128", "float32, float64 or uint8"),
+        (np.zeros((5, 4, 3), bool), "bool", "float32, float64 or uint8"),
+    ],
+)
+def test_samples_of_another_kind(tmp_path: Path, samples: npt.NDArray[np.generic], given: str, expected: str) -> None:
+    path = write(tmp_path, "a.npy", npy(samples))
+    with refused(str(path), given, expected):
+        read_sources(path, SHAPE)
+
+
+ARCHIVE = gzip.compress(idx(PIXELS), mtime=0)
+PICTURE = png(np.tile(PIXELS[0], (40, 40)))
+OBJECTS = b"\x93NUMPY\x01\x00\x76\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }".ljust(127) + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "expected"),
+    [
+        ("empty.npy", b"", "a .npy file"),
+        ("text.npy", b"1 2 3", "a .npy file"),
+        ("short.npy", npy(PIXELS)[:-3], "a .npy file"),
+        ("header.npy", npy(PIXELS)[:40], "a .npy file"),
+        ("objects.npy", OBJECTS, "a .npy file"),
+        pytest.param("brace.npy", flipped(npy(PIXELS), 60), "a .npy file", marks=escapes("tokenize.TokenError")),
+        ("zip.npy", npz(), "float32, float64 or uint8"),
+        ("short.gz", ARCHIVE[:-9], "a complete gzip file"),
+        ("crc.gz", flipped(ARCHIVE, len(ARCHIVE) - 6), "a complete gzip file"),
+        pytest.param("broken.gz", flipped(ARCHIVE, 10), "a complete gzip file", marks=escapes("zlib.error")),
+        ("png.gz", gzip.compress(PICTURE), ".npy, IDX or image file"),
+        ("short.idx", idx(PIXELS)[:-1], "76 bytes for 5 images"),
+        ("short-idx.gz", gzip.compress(idx(PIXELS)[:-1]), "76 bytes for 5 images"),
+        ("empty.png", b"", ".npy, IDX or image file"),
+        ("text.png", b"no picture", ".npy, IDX or image file"),
+        pytest.param("short.png", PICTURE[: len(PICTURE) // 2], "image", marks=escapes("OSError")),
+        pytest.param("broken.png", flipped(PICTURE, 50, 51), "image", marks=escapes("OSError")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_broken_file(tmp_path: Path, name: str, data: bytes, expected: str) -> None:
+    path = write(tmp_path, name, data)
+    with refused(str(path), expected=expected):
+        read_sources(path, SHAPE)
