@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from decoder.model import DecoderModel, Floats
-from shared_rng import BinCandidates, CodecError, Session, bin_candidates, decoder_select, unpack
+from shared_rng import BinCandidates, CodecError, Session, bin_candidates, checked_batch, decoder_select, unpack
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Decoder:
         self.index = index
         self.model = model
 
-    def decode(self, payload: bytes, side: Floats, first_message: int = 0) -> DecodedBatch:
+    def decode(self, payload: bytes, side: npt.NDArray[np.floating], first_message: int = 0) -> DecodedBatch:
         """Reconstruct the messages of a packed payload, numbered from ``first_message`` on.
 
         Args:
@@ -67,7 +67,7 @@ class Decoder:
         labels = unpack(payload, len(side), self.session.bits)
         return self.decode_candidates(bin_candidates(self.session, messages, labels), side)
 
-    def decode_candidates(self, candidates: BinCandidates, side: Floats) -> DecodedBatch:
+    def decode_candidates(self, candidates: BinCandidates, side: npt.NDArray[np.floating]) -> DecodedBatch:
         """Reconstruct messages whose bins are at hand, for decoders that live in one process.
 
         Args:
@@ -79,33 +79,15 @@ class Decoder:
         """
         count = len(candidates.messages)
         first_message = candidates.messages[0] if count else 0
-        side = check_side_information(self.model, side, first_message)
-        if len(side) != count:
-            raise CodecError("side information", f"{len(side)} rows", f"one a message, {count}")
-        log_weights = self.model.log_weights(side, candidates.samples, candidates.rows)
+        checked = checked_batch("side information", side, self.model.side_shape, first_message)
+        if len(checked) != count:
+            raise CodecError("side information", f"{len(checked)} rows", f"one a message, {count}")
+        log_weights = self.model.log_weights(checked, candidates.samples, candidates.rows)
         selection = decoder_select(self.session, self.index, candidates, log_weights)
         latents = np.full((count, self.session.latent_dimension), np.nan)
         for b in np.flatnonzero(selection.picks >= 0):
             own = slice(candidates.offsets[b], candidates.offsets[b + 1])
             position = np.searchsorted(candidates.indices[own], selection.picks[b])
             latents[b] = candidates.samples[own][position]
-        reconstructions = self.model.reconstruct(latents, side)
+        reconstructions = self.model.reconstruct(latents, checked)
         return DecodedBatch(first_message, selection.picks, latents, reconstructions, selection.failures)
-
-
-def check_side_information(model: DecoderModel, side: Floats, first_message: int) -> Floats:
-    """Side information as float64 [B, *side_shape].
-
-    Raises:
-        CodecError: the shape is wrong or a value is not finite; the offending message is named.
-    """
-    side = np.asarray(side, dtype=np.float64)
-    if side.ndim != 1 + len(model.side_shape) or side.shape[1:] != model.side_shape:
-        expected = f"shape {('B', *model.side_shape)}".replace("'", "")
-        raise CodecError("side information", f"shape {side.shape}", expected)
-    finite = np.isfinite(side).reshape(len(side), -1).all(axis=1)
-    if not finite.all():
-        row = int(np.argmin(finite))
-        name = f"side information row {row} (message {first_message + row})"
-        raise CodecError(name, "NaN or infinity", "finite values")
-    return side

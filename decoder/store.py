@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from decoder.codec import DecodedBatch, Decoder, check_side_information
+from decoder.codec import DecodedBatch, Decoder
 from decoder.model import Floats
-from shared_rng import CodecError, MissingSideInformation, SequenceError, Session
+from shared_rng import CodecError, MissingSideInformation, SequenceError, Session, checked_batch
 
 _OUTPUT_TYPE = np.float32
 
@@ -73,7 +73,7 @@ class DecoderSession:
         """
         if first_message < self.next_message:
             raise SequenceError("first_message of side information", first_message, f"{self.next_message} or later")
-        checked = check_side_information(self.decoder.model, rows, first_message)
+        checked = checked_batch("side information", rows, self.decoder.model.side_shape, first_message)
         self._put_rows.update(zip(range(first_message, first_message + len(checked)), checked, strict=True))
         return len(self._put_rows)
 

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from encoder.model import EncoderModel, Floats, target_log_weights
 from shared_rng import (
-    CodecError,
     Session,
+    checked_batch,
     encoder_select,
     pack,
     samples,
@@ -56,28 +56,21 @@ class Encoder:
         self.session = session
         self.model = model
 
-    def encode(self, sources: Floats, first_message: int = 0) -> EncodedBatch:
+    def encode(self, sources: npt.NDArray[np.floating], first_message: int = 0) -> EncodedBatch:
         """Messages of sources [B, *source_shape], numbered from ``first_message`` on.
 
         Raises:
-            CodecError: the shape is wrong, a value is not finite, or a message has no usable weight; the
+            CodecError: the shape is wrong or the batch is empty, a value is not finite, or a message has no usable weight; the
                 offending message is named, and nothing of the batch is encoded.
         """
-        sources = np.asarray(sources, dtype=np.float64)
-        expected = ("B", *self.model.source_shape)
-        if sources.ndim != len(expected) or sources.shape[1:] != self.model.source_shape:
-            raise CodecError("sources", f"shape {sources.shape}", f"shape {expected}".replace("'", ""))
-        finite = np.isfinite(sources).reshape(len(sources), -1).all(axis=1)
-        if not finite.all():
-            row = int(np.argmin(finite))
-            raise CodecError(f"source row {row} (message {first_message + row})", "NaN or infinity", "finite values")
+        checked = checked_batch("sources", sources, self.model.source_shape, first_message)
         size = max(1, _CHUNK_BYTES // (8 * self.session.pool_size * self.session.latent_dimension))
         chunks = [
-            self._encode_chunk(sources[start : start + size], first_message + start)
-            for start in range(0, len(sources), size)
+            self._encode_chunk(checked[start : start + size], first_message + start)
+            for start in range(0, len(checked), size)
         ]
-        picks = np.concatenate([np.empty(0, dtype=np.int64), *(p for p, _ in chunks)])
-        labels = np.concatenate([np.empty(0, dtype=np.uint32), *(m for _, m in chunks)])
+        picks = np.concatenate([picks for picks, _ in chunks])
+        labels = np.concatenate([labels for _, labels in chunks])
         return EncodedBatch(first_message, labels, picks, pack(labels, self.session.bits))
 
     def _encode_chunk(

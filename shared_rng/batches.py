@@ -1,0 +1,33 @@
+"""The check that every batch passes at the boundary of either end."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from shared_rng.errors import CodecError
+
+
+def checked_batch(
+    name: str, values: npt.NDArray[np.floating], row_shape: tuple[int, ...], first_message: int
+) -> npt.NDArray[np.float64]:
+    """A batch as float64 [B, *row_shape] with B at least 1 and every value finite.
+
+    Args:
+        name: what the values are, for the error.
+        values: the batch.
+        row_shape: shape of one row.
+        first_message: message number of the first row.
+
+    Raises:
+        CodecError: the shape is wrong, or a value is NaN or infinite; the offending message is named.
+    """
+    checked = np.asarray(values, dtype=np.float64)
+    if checked.ndim != 1 + len(row_shape) or checked.shape[1:] != row_shape or len(checked) == 0:
+        expected = ", ".join(["B >= 1", *map(str, row_shape)])
+        raise CodecError(name, f"shape {checked.shape}", f"shape ({expected})")
+    finite = np.isfinite(checked).reshape(len(checked), -1).all(axis=1)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise CodecError(f"{name}, row {row} (message {first_message + row})", "NaN or infinity", "finite values")
+    return checked
