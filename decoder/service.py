@@ -63,25 +63,30 @@ class DecoderService(decoder_pb2_grpc.DecoderServiceServicer):
             given = digest.hex() or "nothing"
             raise SessionMismatch("session_digest", given, f"one of {len(self._sessions)} open sessions") from None
 
+    def _open(self, session: Session, index: int, first_message: int) -> DecoderSession:
+        decoder = Decoder(session, index, self._model)
+        state = self._sessions.get(session.digest)
+        if state is None:
+            if len(self._sessions) >= MAX_SESSIONS:
+                raise CodecError("open sessions", len(self._sessions), f"at most {MAX_SESSIONS}: close one first")
+            state = DecoderSession(decoder, first_message, self._side_rows, self._out)
+            self._sessions[session.digest] = state
+            _log.info("session %s open as decoder %d", session.digest.hex()[:16], index)
+        elif state.decoder.index != index:
+            raise SessionMismatch("decoder index", index, state.decoder.index)
+        elif state.next_message < first_message:
+            _log.warning("messages %d … %d never came", state.next_message, first_message - 1)
+            state.next_message = first_message
+        return state
+
     @refusing(CodecError)
     async def OpenDecoderSession(
         self, request: pb.OpenDecoderSessionRequest, context: Any
     ) -> pb.OpenDecoderSessionResponse:
         """See ``decoder.proto``."""
         session = await self._work(Session.from_wire_fields, convert.from_session(request.session), self._seed)
-        decoder = Decoder(session, request.index, self._model)
-        state = self._sessions.get(session.digest)
-        if state is None:
-            if len(self._sessions) >= MAX_SESSIONS:
-                raise CodecError("open sessions", len(self._sessions), f"at most {MAX_SESSIONS}: close one first")
-            state = DecoderSession(decoder, request.first_message, self._side_rows, self._out)
-            self._sessions[session.digest] = state
-            _log.info("session %s open as decoder %d", session.digest.hex()[:16], request.index)
-        elif state.decoder.index != request.index:
-            raise SessionMismatch("decoder index", request.index, state.decoder.index)
-        elif state.next_message < request.first_message:
-            _log.warning("messages %d … %d never came", state.next_message, request.first_message - 1)
-            state.next_message = request.first_message
+        # In the worker, so that a batch in flight is finished before its end is told.
+        state = await self._work(self._open, session, request.index, request.first_message)
         return pb.OpenDecoderSessionResponse(next_message=state.next_message)
 
     @refusing_stream(CodecError)
@@ -95,7 +100,8 @@ class DecoderService(decoder_pb2_grpc.DecoderServiceServicer):
             failures = await self._work(state.receive, request.first_message, request.count, request.payload)
             for message, reason in failures.items():
                 _log.warning("message %d: %s", message, reason)
-            yield pb.ReceiveMessagesResponse(next_message=state.next_message, failures=_failures(failures))
+            end = request.first_message + request.count
+            yield pb.ReceiveMessagesResponse(next_message=end, failures=_failures(failures))
         if self.stopping.is_set():
             reason = f"decoder is stopping; the next message is {state.next_message}"
             await context.abort(grpc.StatusCode.UNAVAILABLE, reason)

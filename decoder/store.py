@@ -80,15 +80,19 @@ class DecoderSession:
     def receive(self, first_message: int, count: int, payload: bytes) -> dict[int, str]:
         """Decode one batch and keep its reconstructions; returns the failures among its messages.
 
+        A batch that is already decoded came again because its acknowledgement was lost; it changes nothing.
+
         Raises:
-            SequenceError: the batch does not start at the message that is due.
+            SequenceError: the batch neither starts at the message that is due nor is already decoded.
             MissingSideInformation: there is none for a message of the batch.
             CodecError: the payload's length does not belong to the count, or the side information is bad.
         """
-        if first_message != self.next_message:
-            raise SequenceError("first_message", first_message, self.next_message)
         if count < 1:
             raise CodecError("count", count, "at least 1")
+        if first_message + count <= self.next_message:
+            return {m: self.failures[m] for m in range(first_message, first_message + count) if m in self.failures}
+        if first_message != self.next_message:
+            raise SequenceError("first_message", first_message, self.next_message)
         side = np.stack([self._side_row(m) for m in range(first_message, first_message + count)])
         batch = self.decoder.decode(payload, side, first_message)
         if self.out is not None:

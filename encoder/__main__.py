@@ -13,7 +13,7 @@ import typer
 from encoder.client import EncoderClient
 from encoder.files import read_sources
 from encoder.model import load_encoder_model
-from encoder.service import NAME, EncoderService
+from encoder.service import MAX_BATCH, NAME, EncoderService
 from gumbelcast import program
 from gumbelcast.transport import BindError, run
 from gumbelcast.v1.encoder_pb2_grpc import add_EncoderServiceServicer_to_server
@@ -69,7 +69,7 @@ def send(
     coupling: Annotated[Coupling, typer.Option(help="gls or baseline.")] = "gls",
     seed: Annotated[str | None, typer.Option(help="128-bit seed in hex; random by default.")] = None,
     seed_file: SeedFile = None,
-    batch: Annotated[int, typer.Option(min=1, help="Messages a batch.")] = 64,
+    batch: Annotated[int, typer.Option(min=1, max=MAX_BATCH, help="Messages a batch.")] = 64,
 ) -> None:
     """Send source samples to a running encoder, which broadcasts them to its decoders."""
     try:

@@ -60,8 +60,8 @@ class Encoder:
         """Messages of sources [B, *source_shape], numbered from ``first_message`` on.
 
         Raises:
-            CodecError: the shape is wrong or the batch is empty, a value is not finite, or a message has no usable weight; the
-                offending message is named, and nothing of the batch is encoded.
+            CodecError: the shape is wrong, the batch is empty, a value is not finite, or a message has no
+                usable weight; the offending message is named, and nothing of the batch is encoded.
         """
         checked = checked_batch("sources", sources, self.model.source_shape, first_message)
         size = max(1, _CHUNK_BYTES // (8 * self.session.pool_size * self.session.latent_dimension))

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import grpc
 
@@ -22,6 +23,9 @@ from shared_rng import CodecError, SequenceError, Session, SessionMismatch
 from shared_rng.session import PROTOCOL_VERSION
 
 NAME = pb.DESCRIPTOR.services_by_name["EncoderService"].full_name
+MAX_BATCH = 4096
+"""Messages a batch; more would outlast the time in which a decoder must acknowledge one."""
+
 _REPORT_SECONDS = 3.0
 
 _T = TypeVar("_T")
@@ -92,7 +96,7 @@ class EncoderService(encoder_pb2_grpc.EncoderServiceServicer):
         self._patience = patience
         self._seed = pre_shared_seed
         self._sessions: dict[bytes, EncoderSession] = {}
-        self._opening = asyncio.Lock()
+        self._opening: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encode")
 
     async def close(self) -> None:
@@ -118,7 +122,7 @@ class EncoderService(encoder_pb2_grpc.EncoderServiceServicer):
         if session.decoders > len(self._addresses):
             raise CodecError("decoders", session.decoders, f"at most {len(self._addresses)}, those of this encoder")
         encoder = Encoder(session, self._model)
-        async with self._opening:
+        async with self._opening.setdefault(session.digest, asyncio.Lock()):
             state = self._sessions.get(session.digest)
             if state is None:
                 addresses = self._addresses[: session.decoders]
@@ -159,6 +163,8 @@ class EncoderService(encoder_pb2_grpc.EncoderServiceServicer):
         async for request in until(self.stopping, requests):
             state = self._session(request.session_digest)
             sources = convert.from_tensor(request.sources)
+            if sources.ndim and len(sources) > MAX_BATCH:
+                raise CodecError("sources", f"{len(sources)} messages", f"at most {MAX_BATCH} a batch")
             async with state.order:
                 if request.first_message != state.next_message:
                     raise SequenceError("first_message", request.first_message, state.next_message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shlex
+import signal
 import sys
 import time
 from dataclasses import asdict
@@ -73,9 +74,11 @@ def demo(
     from experiments.results import Results
     from shared_rng import find_model, load_card
 
-    options = DemoOptions(digits, _numbers(bins), _numbers(decoders), pool_size, seed)
+    # Stopped by SIGTERM, the services must be stopped as well.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     started = time.perf_counter()
     try:
+        options = DemoOptions(digits, _numbers(bins), _numbers(decoders), pool_size, seed)
         card = load_card(find_model(MODEL))
         out.mkdir(parents=True, exist_ok=True)
         records, example = run_demo(options)

@@ -41,6 +41,9 @@ class DemoOptions:
         decoders: the values of K; as many decoder processes as the largest run.
         pool_size: N.
         seed: of the common randomness.
+
+    Raises:
+        CodecError: a value is out of range.
     """
 
     digits: int = 1000
@@ -48,6 +51,11 @@ class DemoOptions:
     decoders: tuple[int, ...] = (1, 2, 3, 4)
     pool_size: int = 256
     seed: int = 1
+
+    def __post_init__(self) -> None:
+        for k in self.decoders:
+            for bins in self.bins:
+                Session(seed=self.seed, pool_size=self.pool_size, bins=bins, decoders=k, model_digest=bytes(32))
 
 
 @dataclass(frozen=True)

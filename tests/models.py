@@ -38,7 +38,7 @@ def refused(operand: str, given: str = "", expected: str = "", kind: type[CodecE
 
 def make_session(**changes: Any) -> Session:
     """A valid session with some fields changed."""
-    fields = {"seed": SEED, "pool_size": 64, "bins": 8, "decoders": 2, "model_digest": bytes(32)}
+    fields: dict[str, Any] = {"seed": SEED, "pool_size": 64, "bins": 8, "decoders": 2, "model_digest": bytes(32)}
     return Session(**(fields | changes))
 
 
@@ -110,14 +110,16 @@ def vae_tensors() -> dict[str, npt.NDArray[np.float32]]:
     }
 
 
-def write_vae(folder: Path, tensors: dict[str, npt.NDArray[np.float32]] | None = None, **changes: Any) -> ModelCard:
-    """Write a tiny VAE's model folder, with changes to its architecture, and load its card."""
+def write_vae(
+    folder: Path, tensors: dict[str, npt.NDArray[Any]] | None = None, architecture: dict[str, Any] | None = None
+) -> ModelCard:
+    """Write a tiny VAE's model folder, with changes to weights or architecture, and load its card."""
     weights = folder / "weights.safetensors"
     save_file(vae_tensors() if tensors is None else tensors, weights)
     sha256 = hashlib.sha256(weights.read_bytes()).hexdigest()
     card = {
         "source": "vae",
-        "architecture": VAE_ARCHITECTURE | changes,
+        "architecture": VAE_ARCHITECTURE | (architecture or {}),
         "weights": {"file": weights.name, "sha256": sha256},
     }
     (folder / "card.json").write_text(json.dumps(card), encoding="utf-8")

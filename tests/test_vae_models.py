@@ -59,7 +59,8 @@ def test_target(card: ModelCard) -> None:
     assert model.digest == card.digest
     for scale in (1.0, 100.0):
         mean, variance = model.target(scale * SOURCES)
-        assert (mean.shape, mean.dtype, variance.shape) == ((BATCH, 2), np.float64, (BATCH, 2))
+        assert mean.shape == variance.shape == (BATCH, 2)
+        assert mean.dtype == variance.dtype == np.float64
         expected = layers("encoder.layers", (0, 2, 4), scale * SOURCES.reshape(BATCH, -1))
         np.testing.assert_allclose(mean, expected[:, :2], rtol=1e-9)
         np.testing.assert_allclose(variance, np.exp(np.clip(expected[:, 2:], -10, 4)), rtol=1e-9)
@@ -76,7 +77,8 @@ def test_log_weights(card: ModelCard) -> None:
     rows = np.array([0, 0, 1, 3, 3, 11])
     latents = 4.0 * uniforms(12, 4).reshape(6, 2) - 2.0
     found = model.log_weights(SIDES, latents, rows)
-    assert (found.shape, found.dtype) == ((6,), np.float64)
+    assert found.shape == (6,)
+    assert found.dtype == np.float64
     side = linear("decoder.estimator_side", features(SIDES))[rows]
     latent = linear("decoder.estimator_latent", np.concatenate([latents, latents**2], axis=1))
     expected = layers("decoder.estimator_head", (1, 3), relu(side + latent))[:, 0]
@@ -88,7 +90,8 @@ def test_reconstruct(card: ModelCard) -> None:
     latents = 4.0 * uniforms(2 * BATCH, 5).reshape(BATCH, 2) - 2.0
     latents[3] = np.nan
     found = load_decoder_model(card).reconstruct(latents, SIDES)
-    assert (found.shape, found.dtype) == ((BATCH, 4, 3), np.float64)
+    assert found.shape == (BATCH, 4, 3)
+    assert found.dtype == np.float64
     expected = layers("decoder.reconstruction", (0, 2, 4), np.concatenate([latents, features(SIDES)], axis=1))
     np.testing.assert_allclose(found, np.tanh(expected).reshape(BATCH, 4, 3), rtol=1e-9)
     assert np.isnan(found).all(axis=(1, 2)).tolist() == [b == 3 for b in range(BATCH)]
@@ -164,10 +167,10 @@ DECODER_FIELDS = [
 )
 def test_card_that_does_not_fit_the_weights(tmp_path: Path, half: type, field: str) -> None:
     """The refusal shows the layers whose sizes differ; a number that is missing is named itself."""
-    card = write_vae(tmp_path, **{field: 14})
+    card = write_vae(tmp_path, architecture={field: 14})
     with refused("card architecture", "size mismatch", "fit the weights"):
         half(card)
-    card = write_vae(tmp_path, **{field: "14"})
+    card = write_vae(tmp_path, architecture={field: "14"})
     with refused(f"card architecture.{field}", "'14'", "a number"):
         half(card)
 
@@ -208,7 +211,7 @@ def test_missing_and_foreign_weights(tmp_path: Path) -> None:
 @pytest.mark.parametrize("half", [VaeEncoderModel, VaeDecoderModel])
 def test_half_precision_weights(tmp_path: Path, half: type) -> None:
     """The shipped models are stored in half precision and computed in double."""
-    model = half(write_vae(tmp_path, {name: t.astype(np.float16) for name, t in vae_tensors().items()}))  # type: ignore[misc]
+    model = half(write_vae(tmp_path, {name: t.astype(np.float16) for name, t in vae_tensors().items()}))
     assert {t.dtype.itemsize for t in model._network.state_dict().values()} == {8}
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NoReturn, Protocol
 
 import grpc
@@ -87,12 +88,13 @@ def refusing(error_type: type[ValueError]) -> Callable[[Callable[..., Any]], Cal
 def refusing_stream(error_type: type[ValueError]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The same for a handler that is an asynchronous generator."""
 
-    def decorate(handler: Callable[..., AsyncIterator[Any]]) -> Callable[..., Any]:
+    def decorate(handler: Callable[..., AsyncGenerator[Any, None]]) -> Callable[..., Any]:
         @functools.wraps(handler)
         async def wrapped(self: Any, request: Any, context: Any) -> AsyncIterator[Any]:
             try:
-                async for response in handler(self, request, context):
-                    yield response
+                async with contextlib.aclosing(handler(self, request, context)) as responses:
+                    async for response in responses:
+                        yield response
             except ValueError as error:
                 await refuse(context, error, error_type)
 
@@ -113,18 +115,18 @@ async def until(stopping: asyncio.Event, items: AsyncIterator[Any]) -> AsyncIter
     """The items of a request stream until it ends or the service stops."""
     stop = asyncio.ensure_future(stopping.wait())
     iterator = items.__aiter__()
+    item: asyncio.Future[Any] | None = None
     try:
         while not stopping.is_set():
             item = asyncio.ensure_future(_next(iterator))
-            done, _ = await asyncio.wait({item, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if item not in done:
-                item.cancel()
-                return
-            if (got := item.result()) is _END:
+            await asyncio.wait({item, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not item.done() or (got := item.result()) is _END:
                 return
             yield got
     finally:
         stop.cancel()
+        if item is not None:
+            item.cancel()
 
 
 _END = object()

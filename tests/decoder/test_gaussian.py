@@ -43,7 +43,8 @@ def test_log_weights_are_those_of_w_given_t(variances: tuple[float, float, float
     variance = joint[1, 1] - joint[1, 2] ** 2 / joint[2, 2]
     expected = stats.norm.logpdf(pool[:, 0], mean, np.sqrt(variance))
     expected -= stats.norm.logpdf(pool[:, 0], 0.0, np.sqrt(joint[1, 1]))
-    assert (found.shape, found.dtype) == ((7,), np.float64)
+    assert found.shape == (7,)
+    assert found.dtype == np.float64
     _, first, message = np.unique(ROWS, return_index=True, return_inverse=True)
     np.testing.assert_allclose(found - found[first][message], expected - expected[first][message], atol=1e-9)
     assert model.pool_variance == pytest.approx(joint[1, 1])

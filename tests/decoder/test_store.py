@@ -113,7 +113,8 @@ def decoded(first: int, count: int, side: Floats) -> tuple[list[int], npt.NDArra
 def assert_read(store: DecoderSession, first: int, count: int, side: Floats) -> None:
     picks, reconstructions = store.read(first, count)
     expected = decoded(first, count, side)
-    assert (picks.dtype, reconstructions.dtype) == (np.int64, np.float32)
+    assert picks.dtype == np.int64
+    assert reconstructions.dtype == np.float32
     assert picks.tolist() == expected[0]
     assert np.array_equal(reconstructions, expected[1])
 

@@ -48,7 +48,8 @@ def test_target_log_weights(dimension: int, pool_variance: float) -> None:
     mean, variance = normals(4, dimension, seed=2), np.exp(normals(4, dimension, seed=3))
     pool = normals(4, 20, dimension, seed=4)
     found = target_log_weights(mean, variance, pool, pool_variance)
-    assert (found.shape, found.dtype) == ((4, 20), np.float64)
+    assert found.shape == (4, 20)
+    assert found.dtype == np.float64
     target = stats.norm.logpdf(pool, mean[:, None], np.sqrt(variance)[:, None]).sum(axis=2)
     expected = target - stats.norm.logpdf(pool, 0.0, np.sqrt(pool_variance)).sum(axis=2)
     np.testing.assert_allclose(found - found[:, :1], expected - expected[:, :1], atol=1e-9)
@@ -88,7 +89,9 @@ def test_encode() -> None:
     sources = normals(9)
     batch = codec.encode(sources, 50)
     messages = range(50, 59)
-    assert (batch.first_message, batch.labels.dtype, batch.picks.dtype) == (50, np.uint32, np.int64)
+    assert batch.first_message == 50
+    assert batch.labels.dtype == np.uint32
+    assert batch.picks.dtype == np.int64
     assert np.array_equal(batch.labels, bin_labels(codec.session, messages)[np.arange(9), batch.picks])
     assert batch.payload == pack(batch.labels, 4)
     picked = samples(codec.session, messages)[np.arange(9), batch.picks, 0]

@@ -169,7 +169,8 @@ def test_version() -> None:
 def test_pool(golden: Golden) -> None:
     session = golden.session()
     pool = samples(session, list(golden.units))
-    assert (pool.dtype, pool.shape) == (np.float64, (3, session.pool_size, session.latent_dimension))
+    assert pool.dtype == np.float64
+    assert pool.shape == (3, session.pool_size, session.latent_dimension)
     scale = 2.0**16 if session.pool_kind == "gaussian" else 1.0
     assert dict(zip(golden.units, (pool * scale)[:, [0, 1, -1]].tolist(), strict=True)) == golden.units
 
@@ -178,7 +179,8 @@ def test_pool(golden: Golden) -> None:
 def test_labels(golden: Golden) -> None:
     session = golden.session()
     found = bin_labels(session, list(golden.labels))
-    assert (found.dtype, found.shape) == (np.uint32, (3, session.pool_size))
+    assert found.dtype == np.uint32
+    assert found.shape == (3, session.pool_size)
     for row, expected in zip(found, golden.labels.values(), strict=True):
         assert row[: len(expected)].tolist() == expected
 

@@ -77,7 +77,7 @@ def test_extreme_labels_of_every_rate(bits: int) -> None:
 )
 def test_label_that_does_not_fit(values: list[int], bits: int, given_: str, expected: str) -> None:
     with refused("label", given_, expected):
-        pack(np.array(values), bits)  # type: ignore[arg-type]
+        pack(np.array(values), bits)
 
 
 @pytest.mark.parametrize(
