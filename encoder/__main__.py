@@ -67,7 +67,7 @@ def send(
     decoders: Annotated[int | None, typer.Option(help="K; all decoders of the encoder by default.")] = None,
     pool_size: Annotated[int, typer.Option(help="N, candidates a message.")] = 1024,
     coupling: Annotated[Coupling, typer.Option(help="gls or baseline.")] = "gls",
-    seed: Annotated[str | None, typer.Option(help="128-bit seed in hex; random by default.")] = None,
+    seed: Annotated[str | None, typer.Option(help="Seed, 32 hex digits; random by default.")] = None,
     seed_file: SeedFile = None,
     batch: Annotated[int, typer.Option(min=1, max=MAX_BATCH, help="Messages a batch.")] = 64,
 ) -> None:
@@ -76,7 +76,7 @@ def send(
         if seed is not None and seed_file is not None:
             raise ValueError("seed: got --seed and --seed-file, expected one of them")
         pre_shared = program.read_seed_file(seed_file)
-        chosen = pre_shared if seed is None else int(seed, 16)
+        chosen = pre_shared if seed is None else program.seed_from_hex("--seed", seed)
         with EncoderClient(to) as client:
             status = client.status()
             samples = [read_sources(path, tuple(status.source_shape)) for path in files]

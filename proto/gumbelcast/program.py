@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -42,15 +43,22 @@ def fail(error: Exception | str, code: int) -> NoReturn:
     raise SystemExit(code)
 
 
-def read_seed_file(path: Path | None) -> int | None:
-    """A pre-shared seed: 32 hexadecimal digits in a file.
+def seed_from_hex(operand: str, text: str) -> int:
+    """A 128-bit seed from 32 hexadecimal digits.
 
     Raises:
-        ValueError: the file does not hold them.
+        ValueError: the text is something else.
     """
-    if path is None:
-        return None
-    text = path.read_text(encoding="ascii", errors="replace").strip()
-    if len(text) != 32 or any(c not in "0123456789abcdefABCDEF" for c in text):
-        raise ValueError(f"seed file {path}: got {len(text)} characters, expected 32 hexadecimal digits")
+    if not re.fullmatch(r"[0-9a-fA-F]{32}", text):
+        raise ValueError(f"{operand}: got {len(text)} characters, expected 32 hexadecimal digits")
     return int(text, 16)
+
+
+def read_seed_file(path: Path | None) -> int | None:
+    """A pre-shared seed from a file, or None without one.
+
+    Raises:
+        ValueError: the file does not hold 32 hexadecimal digits.
+        OSError: it cannot be read.
+    """
+    return None if path is None else seed_from_hex(f"seed file {path}", path.read_text(errors="replace").strip())

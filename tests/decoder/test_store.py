@@ -159,7 +159,8 @@ def test_a_late_decoder_starts_at_its_message() -> None:
 
 PUT_ERRORS: list[tuple[int, Any, type[CodecError], str, str]] = [
     (1, np.zeros(3), SequenceError, "first_message", "2 or later"),
-    (2, np.zeros((3, 1)), CodecError, "side information", "shape (B,)"),
+    (2, np.zeros((3, 1)), CodecError, "side information", "shape (B >= 1)"),
+    (2, np.zeros(0), CodecError, "side information", "shape (B >= 1)"),
     (2, np.array([0.0, np.nan]), CodecError, "row 1 (message 3)", "finite"),
 ]
 
@@ -201,6 +202,23 @@ def test_receive_refused(
     assert state(store) == before
     store.receive(2, 3, payload(2, 3))
     assert_read(store, 0, 5, SIDE)
+
+
+def test_a_batch_that_comes_again() -> None:
+    """Its acknowledgement was lost: the answer is the same and nothing is decoded twice."""
+    session, _, model = gaussian_models(gaussian_card(), pool_size=17, bins=16)
+    store = DecoderSession(Decoder(session, 0, model), 0, SIDE, None)
+    labels = bin_labels(session, range(6))[:, 0].copy()
+    labels[1] = empty_bin(store, 1)
+    failures = store.receive(0, 3, pack(labels[:3], 4))
+    assert set(failures) == {1}
+    store.receive(3, 3, pack(labels[3:], 4))
+    before = state(store)
+    assert store.receive(0, 3, pack(labels[:3], 4)) == failures
+    assert store.receive(3, 3, pack(labels[3:], 4)) == store.receive(0, 1, b"") == {}
+    assert repr(state(store)) == repr(before)
+    with refused("first_message", "5", "6", SequenceError):
+        store.receive(5, 2, bytes(1))
 
 
 @pytest.mark.parametrize(

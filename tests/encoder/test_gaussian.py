@@ -129,23 +129,17 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
     assert again.payload == batch.payload
 
 
-@pytest.mark.parametrize("shape", [(), (3, 1), (2, 2), (1, 1, 1)])
+@pytest.mark.parametrize("shape", [(), (0,), (3, 1), (2, 2), (1, 1, 1)])
 def test_wrong_shape(shape: tuple[int, ...]) -> None:
-    with refused("sources", f"shape {shape}", "shape (B,)"):
+    with refused("sources", f"shape {shape}", "shape (B >= 1)"):
         an_encoder().encode(np.zeros(shape))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_source_that_is_not_finite(value: float) -> None:
     sources = np.array([0.0, 1.0, value, value])
-    with refused("source row 2 (message 12)", "NaN or infinity", "finite"):
+    with refused("sources, row 2 (message 12)", "NaN or infinity", "finite"):
         an_encoder().encode(sources, 10)
-
-
-@pytest.mark.xfail(raises=ValueError, strict=True, reason="reshape(0, -1) of an empty batch")
-def test_empty_batch() -> None:
-    batch = an_encoder().encode(np.zeros(0), 5)
-    assert (batch.picks.tolist(), batch.labels.tolist(), batch.payload) == ([], [], b"")
 
 
 @pytest.mark.xfail(raises=RuntimeWarning, strict=True, reason="an overflow warning comes before the refusal")
