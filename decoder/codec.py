@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from decoder.model import DecoderModel, Floats
-from shared_rng import BinCandidates, CodecError, Session, bin_candidates, checked_batch, decoder_select, unpack
+from decoder.model import DecoderModel, Floats, GaussianProposal
+from shared_rng import Selection, Session, bin_candidates, checked_batch, decoder_select, kernel, unpack
+from shared_rng.pool import Labels
 
 
 @dataclass(frozen=True)
@@ -40,16 +41,10 @@ class Decoder:
             SessionMismatch: a session field is not what the model needs.
             CodecError: the index is not one of the session's decoders.
         """
-        session.require(
-            model_digest=model.digest,
-            pool_kind="gaussian",
-            latent_dimension=model.latent_dimension,
-            pool_variance=model.pool_variance,
-        )
         session.race_of(index)
         self.session = session
         self.index = index
-        self.model = model
+        self.model = model.for_session(session, index)
 
     def decode(self, payload: bytes, side: npt.NDArray[np.floating], first_message: int = 0) -> DecodedBatch:
         """Reconstruct the messages of a packed payload, numbered from ``first_message`` on.
@@ -63,31 +58,26 @@ class Decoder:
             CodecError: the side information's shape is wrong or not finite, or the payload's length does
                 not belong to B messages.
         """
-        messages = range(first_message, first_message + len(side))
-        labels = unpack(payload, len(side), self.session.bits)
-        return self.decode_candidates(bin_candidates(self.session, messages, labels), side)
-
-    def decode_candidates(self, candidates: BinCandidates, side: npt.NDArray[np.floating]) -> DecodedBatch:
-        """Reconstruct messages whose bins are at hand, for decoders that live in one process.
-
-        Args:
-            candidates: of B messages of consecutive numbers; the same for every decoder.
-            side: [B, *side_shape].
-
-        Raises:
-            CodecError: the side information's shape is wrong or not finite.
-        """
-        count = len(candidates.messages)
-        first_message = candidates.messages[0] if count else 0
         checked = checked_batch("side information", side, self.model.side_shape, first_message)
-        if len(checked) != count:
-            raise CodecError("side information", f"{len(checked)} rows", f"one a message, {count}")
-        log_weights = self.model.log_weights(checked, candidates.samples, candidates.rows)
+        messages = range(first_message, first_message + len(checked))
+        labels = unpack(payload, len(checked), self.session.bits)
+        if kernel.serves(self.session) and isinstance(self.model, GaussianProposal):
+            mean, variance = self.model.proposal(checked)
+            race = kernel.decoder_race(self.session, self.index, messages, labels, mean, variance)
+            selection, latents = race.selection, race.samples
+        else:
+            selection, latents = self._scan(messages, labels, checked)
+        reconstructions = self.model.reconstruct(latents, checked)
+        return DecodedBatch(first_message, selection.picks, latents, reconstructions, selection.failures)
+
+    def _scan(self, messages: range, labels: Labels, side: Floats) -> tuple[Selection, Floats]:
+        """Weigh every candidate of the bin; returns the picks and the picked candidates, NaN where one failed."""
+        candidates = bin_candidates(self.session, messages, labels)
+        log_weights = self.model.log_weights(side, candidates.samples, candidates.rows)
         selection = decoder_select(self.session, self.index, candidates, log_weights)
-        latents = np.full((count, self.session.latent_dimension), np.nan)
+        latents = np.full((len(messages), self.session.latent_dimension), np.nan)
         for b in np.flatnonzero(selection.picks >= 0):
             own = slice(candidates.offsets[b], candidates.offsets[b + 1])
             position = np.searchsorted(candidates.indices[own], selection.picks[b])
             latents[b] = candidates.samples[own][position]
-        reconstructions = self.model.reconstruct(latents, checked)
-        return DecodedBatch(first_message, selection.picks, latents, reconstructions, selection.failures)
+        return selection, latents

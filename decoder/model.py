@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from shared_rng import CodecError, ModelCard
+from shared_rng import CodecError, ModelCard, Session
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 
 class DecoderModel(Protocol):
-    """The decoder's half of a model.
+    """The decoder's half of a model."""
 
-    Attributes:
-        latent_dimension: D.
-        pool_variance: variance of each coordinate of p_W.
-        side_shape: shape of one sample of side information, without the batch axis.
-        digest: the model card's digest.
-    """
+    @property
+    def latent_dimension(self) -> int:
+        """D."""
+        ...
 
-    latent_dimension: int
-    pool_variance: float
-    side_shape: tuple[int, ...]
-    digest: bytes
+    @property
+    def pool_variance(self) -> float:
+        """Variance of each coordinate of p_W; infinite where the pool is a lattice."""
+        ...
+
+    @property
+    def side_shape(self) -> tuple[int, ...]:
+        """Shape of one sample of side information, without the batch axis."""
+        ...
+
+    @property
+    def digest(self) -> bytes:
+        """The model card's digest."""
+        ...
+
+    def for_session(self, session: Session, index: int) -> DecoderModel:
+        """The model as decoder ``index`` of this session uses it.
+
+        Raises:
+            SessionMismatch: a session field is not what the model needs.
+        """
+        ...
 
     def log_weights(self, side: Floats, samples: Floats, rows: Indices) -> Floats:
         """log p_{W|T}(u|t) - log p_W(u) up to a constant a message (λ_p of section 3), in nats.
@@ -46,6 +62,15 @@ class DecoderModel(Protocol):
         ...
 
 
+@runtime_checkable
+class GaussianProposal(Protocol):
+    """A decoder's half whose p_{W|T} is Gaussian in closed form, so that a race can stop early."""
+
+    def proposal(self, side: Floats) -> tuple[Floats, Floats]:
+        """Mean and variance of p_{W|T}, each [B, D], of side information [B, *side_shape]."""
+        ...
+
+
 def load_decoder_model(card: ModelCard) -> DecoderModel:
     """The decoder's half of the model on a card.
 
@@ -55,7 +80,7 @@ def load_decoder_model(card: ModelCard) -> DecoderModel:
     if card.source == "gaussian":
         from decoder.gaussian import GaussianDecoderModel
 
-        return GaussianDecoderModel(card)
+        return GaussianDecoderModel.from_card(card)
     if card.source == "vae":
         from decoder.vae import VaeDecoderModel  # imports torch
 

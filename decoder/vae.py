@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from decoder.model import Floats, Indices
-from shared_rng import CodecError, ModelCard
+from shared_rng import CodecError, ModelCard, Session
 
 PREFIX = "decoder."
 
@@ -84,6 +84,17 @@ class VaeDecoderModel:
         except RuntimeError as error:
             raise CodecError("card architecture", str(error), "numbers that fit the weights") from error
         self._network.eval()
+
+    def for_session(self, session: Session, index: int) -> VaeDecoderModel:
+        """See :meth:`decoder.model.DecoderModel.for_session`."""
+        session.require(
+            model_digest=self.digest,
+            pool_kind="gaussian",
+            latent_dimension=self.latent_dimension,
+            pool_variance=self.pool_variance,
+            race_order="index",
+        )
+        return self
 
     def _features(self, side: Floats) -> Tensor:
         flat = torch.from_numpy(np.ascontiguousarray(side, dtype=np.float64)).flatten(1)

@@ -12,7 +12,9 @@ from shared_rng import (
     Session,
     checked_batch,
     encoder_select,
+    kernel,
     pack,
+    require_picks,
     samples,
     selected_labels,
 )
@@ -47,14 +49,8 @@ class Encoder:
         Raises:
             SessionMismatch: a session field is not what the model needs.
         """
-        session.require(
-            model_digest=model.digest,
-            pool_kind="gaussian",
-            latent_dimension=model.latent_dimension,
-            pool_variance=model.pool_variance,
-        )
         self.session = session
-        self.model = model
+        self.model = model.for_session(session)
 
     def encode(self, sources: npt.NDArray[np.floating], first_message: int = 0) -> EncodedBatch:
         """Messages of sources [B, *source_shape], numbered from ``first_message`` on.
@@ -65,6 +61,8 @@ class Encoder:
         """
         checked = checked_batch("sources", sources, self.model.source_shape, first_message)
         size = max(1, _CHUNK_BYTES // (8 * self.session.pool_size * self.session.latent_dimension))
+        if kernel.serves(self.session):
+            size = len(checked)
         chunks = [
             self._encode_chunk(checked[start : start + size], first_message + start)
             for start in range(0, len(checked), size)
@@ -77,8 +75,13 @@ class Encoder:
         self, sources: Floats, first_message: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
         messages = range(first_message, first_message + len(sources))
-        pool = samples(self.session, messages)
         mean, variance = self.model.target(sources)
-        log_weights = target_log_weights(mean, variance, pool, self.session.pool_variance)
+        if kernel.serves(self.session):
+            selection = kernel.encoder_race(self.session, messages, mean, variance).selection
+            require_picks(selection)
+            return selection.picks, kernel.labels_of(self.session, messages, selection.picks)
+        pool = samples(self.session, messages)
+        log_weights = target_log_weights(mean, variance, pool, self.model.pool_variance)
         selection = encoder_select(self.session, messages, log_weights)
+        require_picks(selection)
         return selection.picks, selected_labels(self.session, messages, selection)

@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 
 from encoder.model import Floats
-from shared_rng import CodecError, ModelCard
+from shared_rng import CodecError, ModelCard, Session
+from shared_rng.lattice import TARGET_SPREAD
 
 
+@dataclass(frozen=True)
 class GaussianEncoderModel:
-    """A ~ N(0, prior_variance), W = A + N(0, noise_variance). Sources are scalars, [B]."""
+    """A ~ N(0, prior_variance), W = A + N(0, noise_variance). Sources are scalars, [B].
 
-    latent_dimension = 1
+    On a lattice the target is N(a, (0.02 w)²) with the cell width w, whatever the card's noise variance.
+    """
+
+    digest: bytes
+    noise_variance: float
+    pool_variance: float
+    latent_dimension: int = 1
     source_shape: tuple[int, ...] = ()
 
-    def __init__(self, card: ModelCard) -> None:
-        prior, self.noise_variance = card.number("prior_variance"), card.number("noise_variance")
-        for name, value in (("prior_variance", prior), ("noise_variance", self.noise_variance)):
+    @classmethod
+    def from_card(cls, card: ModelCard) -> GaussianEncoderModel:
+        """The encoder's half of a Gaussian card.
+
+        Raises:
+            CodecError: a variance is missing or out of range.
+        """
+        prior, noise = card.number("prior_variance"), card.number("noise_variance")
+        for name, value in (("prior_variance", prior), ("noise_variance", noise)):
             if not 0 < value < float("inf"):
                 raise CodecError(f"card architecture.{name}", value, "a finite number above 0")
-        self.pool_variance = prior + self.noise_variance
-        self.digest = card.digest
+        return cls(card.digest, noise, prior + noise)
+
+    def for_session(self, session: Session) -> GaussianEncoderModel:
+        """See :meth:`encoder.model.EncoderModel.for_session`."""
+        session.require(model_digest=self.digest, latent_dimension=1)
+        if session.pool_kind == "lattice":
+            spread = TARGET_SPREAD * session.cell_width
+            return replace(self, noise_variance=spread * spread, pool_variance=float("inf"))
+        session.require(pool_kind="gaussian", pool_variance=self.pool_variance)
+        return self
 
     def target(self, sources: Floats) -> tuple[Floats, Floats]:
-        """Mean a and variance s² of p_{W|A}, each [B, 1]."""
+        """Mean a and variance of p_{W|A}, each [B, 1]."""
         mean = sources[:, None]
         return mean, np.full_like(mean, self.noise_variance)

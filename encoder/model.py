@@ -7,25 +7,41 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from shared_rng import CodecError, ModelCard
+from shared_rng import CodecError, ModelCard, Session
 
 Floats = npt.NDArray[np.float64]
 
 
 class EncoderModel(Protocol):
-    """The encoder's half of a model.
+    """The encoder's half of a model."""
 
-    Attributes:
-        latent_dimension: D.
-        pool_variance: variance of each coordinate of p_W.
-        source_shape: shape of one source sample, without the batch axis.
-        digest: the model card's digest.
-    """
+    @property
+    def latent_dimension(self) -> int:
+        """D."""
+        ...
 
-    latent_dimension: int
-    pool_variance: float
-    source_shape: tuple[int, ...]
-    digest: bytes
+    @property
+    def pool_variance(self) -> float:
+        """Variance of each coordinate of p_W; infinite where the pool is a lattice."""
+        ...
+
+    @property
+    def source_shape(self) -> tuple[int, ...]:
+        """Shape of one source sample, without the batch axis."""
+        ...
+
+    @property
+    def digest(self) -> bytes:
+        """The model card's digest."""
+        ...
+
+    def for_session(self, session: Session) -> EncoderModel:
+        """The model as this session uses it.
+
+        Raises:
+            SessionMismatch: a session field is not what the model needs.
+        """
+        ...
 
     def target(self, sources: Floats) -> tuple[Floats, Floats]:
         """Mean and variance of the Gaussian p_{W|A}, each [B, D], of sources [B, *source_shape]."""
@@ -33,13 +49,13 @@ class EncoderModel(Protocol):
 
 
 def target_log_weights(mean: Floats, variance: Floats, samples: Floats, pool_variance: float) -> Floats:
-    """log p_{W|A}(u|a) - log p_W(u) up to a constant a message (λ_q of section 3), for Gaussian p_W.
+    """log p_{W|A}(u|a) - log p_W(u) up to a constant a message (λ_q of section 3), for Gaussian or flat p_W.
 
     Args:
         mean: [B, D] of p_{W|A}.
         variance: [B, D] of p_{W|A}.
         samples: [B, N, D], the pool.
-        pool_variance: variance of each coordinate of p_W.
+        pool_variance: variance of each coordinate of p_W, infinite where the pool is a lattice.
 
     Returns:
         [B, N] in nats.
@@ -58,7 +74,7 @@ def load_encoder_model(card: ModelCard) -> EncoderModel:
     if card.source == "gaussian":
         from encoder.gaussian import GaussianEncoderModel
 
-        return GaussianEncoderModel(card)
+        return GaussianEncoderModel.from_card(card)
     if card.source == "vae":
         from encoder.vae import VaeEncoderModel  # imports torch
 

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from encoder.model import Floats
-from shared_rng import CodecError, ModelCard
+from shared_rng import CodecError, ModelCard, Session
 
 PREFIX = "encoder."
 _LOG_VARIANCE_RANGE = (-10.0, 4.0)
@@ -54,6 +54,17 @@ class VaeEncoderModel:
         except RuntimeError as error:
             raise CodecError("card architecture", str(error), "numbers that fit the weights") from error
         self._network.eval()
+
+    def for_session(self, session: Session) -> VaeEncoderModel:
+        """See :meth:`encoder.model.EncoderModel.for_session`."""
+        session.require(
+            model_digest=self.digest,
+            pool_kind="gaussian",
+            latent_dimension=self.latent_dimension,
+            pool_variance=self.pool_variance,
+            race_order="index",
+        )
+        return self
 
     @torch.inference_mode()
     def target(self, sources: Floats) -> tuple[Floats, Floats]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from decoder import Decoder, DecoderModel
 from encoder import Encoder, EncoderModel
-from shared_rng import Session, bin_candidates, unpack
+from shared_rng import Session
 
 Floats = npt.NDArray[np.floating]
 
@@ -46,18 +46,17 @@ def code_in_process(
     decoder_model: DecoderModel,
     sources: Floats,
     sides: Sequence[Floats],
+    batch_size: int = BATCH,
 ) -> Outcome:
     """Encode sources [B, ...] and decode at every decoder k with sides[k] [B, ...], in batches."""
     encoder = Encoder(session, encoder_model)
     decoders = [Decoder(session, k, decoder_model) for k in range(session.decoders)]
     encoded, decoded = [], []
-    for start in range(0, len(sources), BATCH):
-        rows = slice(start, start + BATCH)
+    for start in range(0, len(sources), batch_size):
+        rows = slice(start, start + batch_size)
         batch = encoder.encode(sources[rows], start)
         encoded.append(batch)
-        messages = range(start, start + len(batch.labels))
-        candidates = bin_candidates(session, messages, unpack(batch.payload, len(messages), session.bits))
-        decoded.append([d.decode_candidates(candidates, sides[d.index][rows]) for d in decoders])
+        decoded.append([d.decode(batch.payload, sides[d.index][rows], start) for d in decoders])
     return Outcome(
         encoder_picks=np.concatenate([batch.picks for batch in encoded]),
         decoder_picks=np.stack([np.concatenate([row[k].picks for row in decoded]) for k in range(session.decoders)]),

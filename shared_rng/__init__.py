@@ -5,7 +5,7 @@ from shared_rng.card import ModelCard, find_model, load_card
 from shared_rng.errors import CodecError, MissingSideInformation, SequenceError, SessionMismatch
 from shared_rng.messages import pack, packed_size, unpack
 from shared_rng.pool import BinCandidates, bin_candidates, bin_labels, label_of, samples
-from shared_rng.selection import Selection, decoder_select, encoder_select, selected_labels
+from shared_rng.selection import Selection, decoder_select, encoder_select, require_picks, selected_labels
 from shared_rng.session import Coupling, PoolKind, Session
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "load_card",
     "pack",
     "packed_size",
+    "require_picks",
     "samples",
     "selected_labels",
     "unpack",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from shared_rng import philox, variates
+from shared_rng import arrivals, philox, variates
 from shared_rng.errors import CodecError
 from shared_rng.session import Session
 from shared_rng.variates import Floats
@@ -25,26 +25,48 @@ def samples(session: Session, messages: Sequence[int]) -> Floats:
 def bin_labels(session: Session, messages: Sequence[int]) -> Labels:
     """Bin label of every candidate of each message: uint32 [B, N] in 0 … L_max - 1.
 
-    Labels are i.i.d. uniform (section 3 of the paper) and, where L_max = N, the candidate's own index:
-    then nothing is binned and the scheme is plain importance sampling.
+    Labels are i.i.d. uniform (section 3 of the paper), or i mod L_max of point i of a lattice. Where
+    L_max = N the label is the candidate's own index: then nothing is binned and the scheme is plain
+    importance sampling.
     """
-    if session.bins == session.pool_size:
-        return np.tile(np.arange(session.bins, dtype=np.uint32), (len(messages), 1))
+    if bins_by_value(session):
+        labels = np.arange(session.pool_size, dtype=np.uint32) % np.uint32(session.bins)
+        return np.tile(labels, (len(messages), 1))
     table = philox.word_table(session.seed, philox.BIN_DOMAIN, messages, session.pool_size)
     return variates.labels(table, session.bits)
 
 
+def bins_by_value(session: Session) -> bool:
+    """Whether a label is the candidate's index mod L_max, instead of random."""
+    return session.pool_kind == "lattice" or session.bins == session.pool_size
+
+
 def label_of(session: Session, message: int, candidate: int) -> int:
     """Bin label of one candidate, without the other N - 1."""
-    if session.bins == session.pool_size:
-        return candidate
+    if bins_by_value(session):
+        return candidate % session.bins
     word = philox.words(session.seed, philox.BIN_DOMAIN, message, candidate, 1)
     return int(variates.labels(word, session.bits)[0])
 
 
-def race_words(session: Session, race: int, messages: Sequence[int]) -> philox.Words:
-    """The words of one race, one a candidate: uint64 [B, N]. A larger word is an earlier arrival."""
-    return philox.word_table(session.seed, philox.RACE_DOMAIN + race, messages, session.pool_size)
+def race_log_times(session: Session, race: int, message: int, candidates: Indices) -> Floats:
+    """log S_i of some candidates i in one race: float64, the shape of ``candidates``."""
+    if session.race_order == "arrival":
+        return arrivals.race_log_times(session, race, message)[candidates]
+    words = philox.words(session.seed, philox.RACE_DOMAIN + race, message, 0, session.pool_size)
+    return variates.log_exponentials(words[candidates])
+
+
+def earliest_log_times(session: Session, message: int) -> Floats:
+    """log min_k S_i^(k) of every candidate i over all races: float64 [N]."""
+    if session.race_order == "arrival":
+        return np.asarray(np.min([arrivals.race_log_times(session, k, message) for k in range(session.races)], axis=0))
+    # S falls as its word grows, so the minimum over races is taken on the words, exactly.
+    size = session.pool_size
+    words = philox.words(session.seed, philox.RACE_DOMAIN, message, 0, size)
+    for race in range(1, session.races):
+        np.maximum(words, philox.words(session.seed, philox.RACE_DOMAIN + race, message, 0, size), out=words)
+    return variates.log_exponentials(words)
 
 
 @dataclass(frozen=True)
@@ -81,8 +103,9 @@ def bin_candidates(session: Session, messages: Sequence[int], received: Labels) 
         raise CodecError("received labels", len(received), f"one a message, {len(messages)}")
     rows, indices = np.nonzero(bin_labels(session, messages) == np.asarray(received)[:, None])
     offsets = np.searchsorted(rows, np.arange(len(messages) + 1))
-    if session.pool_kind == "discrete":
-        chosen = indices[:, None].astype(np.float64)
+    if session.pool_kind != "gaussian":
+        pools = [session.candidates(message, 0, session.pool_size) for message in messages]
+        chosen = np.stack(pools)[rows, indices]
     else:
         dimension = session.latent_dimension
         word_indices = indices[:, None] * dimension + np.arange(dimension)

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shared_rng import philox, pool, variates
+from shared_rng import pool
 from shared_rng.errors import CodecError
 from shared_rng.pool import BinCandidates, Indices, Labels
 from shared_rng.session import Session
 from shared_rng.variates import Floats
 
 NO_PICK = -1
+EMPTY_BIN_REASON = "the bin is empty: no honest message points to it"
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,10 @@ class Selection:
     failures: dict[int, str] = field(default_factory=dict)
 
 
-def _pick(log_weights: Floats, race_words: philox.Words) -> int | str:
+def _pick(log_weights: Floats, log_times: Floats) -> int | str:
     """The winner's position among the candidates of one message, or what is wrong with its weights."""
     if log_weights.size == 0:
-        return "the bin is empty: no honest message points to it"
+        return EMPTY_BIN_REASON
     best = log_weights.max()
     if np.isnan(best):
         return f"{int(np.isnan(log_weights).sum())} of {log_weights.size} log importance weights are NaN"
@@ -45,8 +46,7 @@ def _pick(log_weights: Floats, race_words: philox.Words) -> int | str:
         return f"{int(np.isposinf(log_weights).sum())} of {log_weights.size} log importance weights are infinite"
     if best == -np.inf:
         return f"all {log_weights.size} importance weights are zero"
-    scores = variates.log_exponentials(race_words) - log_weights
-    return int(np.argmin(scores))
+    return int(np.argmin(log_times - log_weights))
 
 
 def encoder_select(session: Session, messages: Sequence[int], log_weights: Floats) -> Selection:
@@ -66,11 +66,11 @@ def encoder_select(session: Session, messages: Sequence[int], log_weights: Float
     expected = (len(messages), session.pool_size)
     if log_weights.shape != expected:
         raise CodecError("log importance weights", f"shape {log_weights.shape}", f"shape {expected}")
-    # S falls as its word grows, so the minimum over races is taken on the words, exactly.
-    earliest = pool.race_words(session, 0, messages)
-    for race in range(1, session.races):
-        np.maximum(earliest, pool.race_words(session, race, messages), out=earliest)
-    return _collect(messages, [_pick(w, r) for w, r in zip(log_weights, earliest, strict=True)])
+    results = [
+        _pick(weights, pool.earliest_log_times(session, message))
+        for weights, message in zip(log_weights, messages, strict=True)
+    ]
+    return _collect(messages, results)
 
 
 def decoder_select(session: Session, decoder: int, candidates: BinCandidates, log_weights: Floats) -> Selection:
@@ -95,8 +95,8 @@ def decoder_select(session: Session, decoder: int, candidates: BinCandidates, lo
     results: list[int | str] = []
     for b, message in enumerate(candidates.messages):
         own = slice(candidates.offsets[b], candidates.offsets[b + 1])
-        words = pool.race_words(session, race, [message])[0, candidates.indices[own]]
-        winner = _pick(log_weights[own], words)
+        log_times = pool.race_log_times(session, race, message, candidates.indices[own])
+        winner = _pick(log_weights[own], log_times)
         results.append(winner if isinstance(winner, str) else int(candidates.indices[own][winner]))
     return _collect(candidates.messages, results)
 
@@ -107,13 +107,17 @@ def _collect(messages: Sequence[int], results: list[int | str]) -> Selection:
     return Selection(picks, failures)
 
 
-def selected_labels(session: Session, messages: Sequence[int], selection: Selection) -> Labels:
-    """The messages M = l_Y of an encoder's picks: uint32 [B].
+def require_picks(selection: Selection) -> None:
+    """Refuse a batch of which a message has no pick.
 
     Raises:
-        CodecError: a message failed, so that it has no label.
+        CodecError: naming the first such message.
     """
     for message, reason in selection.failures.items():
-        raise CodecError(f"message {message}", reason, "finite log importance weights")
+        raise CodecError(f"message {message}", reason, "log importance weights of which one is finite")
+
+
+def selected_labels(session: Session, messages: Sequence[int], selection: Selection) -> Labels:
+    """The messages M = l_Y of an encoder's picks, none of which failed: uint32 [B]."""
     picked = [pool.label_of(session, m, int(y)) for m, y in zip(messages, selection.picks, strict=True)]
     return np.array(picked, dtype=np.uint32)

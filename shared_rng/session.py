@@ -14,10 +14,11 @@ import numpy as np
 from shared_rng import philox, variates
 from shared_rng.errors import CodecError, SessionMismatch
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Version of the format: words, pool, bins, races, picks and message bits. A change to any is a new one."""
 
-PoolKind = Literal["gaussian", "discrete"]
+PoolKind = Literal["gaussian", "discrete", "lattice"]
+RaceOrder = Literal["index", "arrival"]
 Coupling = Literal["gls", "baseline"]
 
 MAX_BINS = 2**16
@@ -47,9 +48,14 @@ class Session:
         bins: L_max, a power of two in 2 … 2^16, at most N. A message is log2(L_max) bits.
         decoders: K, 1 … 2^16.
         latent_dimension: coordinates of one candidate; 1 for a discrete pool.
-        pool_kind: ``gaussian`` (candidates i.i.d. N(0, pool_variance · I)) or ``discrete`` (candidate i is
-            the letter i of an alphabet of N).
-        pool_variance: variance of each coordinate of a Gaussian pool; 1 for a discrete pool.
+        pool_kind: ``gaussian`` (candidates i.i.d. N(0, pool_variance · I)), ``discrete`` (candidate i is the
+            letter i of an alphabet of N) or ``lattice`` (N points ``cell_width`` apart, shifted by a common
+            dither a message, bins by value: label i mod L_max).
+        pool_variance: variance of each coordinate of a Gaussian pool; 1 for the others.
+        cell_width: distance of neighbouring points of a lattice pool; 0 for the others.
+        race_order: ``index`` (S_i is word i of the race: a decoder makes those of its bin alone) or
+            ``arrival`` (candidates in the order of arrival: a race with a bound on its weights stops early;
+            Gaussian pools only).
         coupling: ``gls`` (one private race a decoder) or ``baseline`` (one race shared by all).
         model_digest: SHA-256 of the model that both ends hold half of each.
         protocol_version: version of the format.
@@ -66,6 +72,8 @@ class Session:
     latent_dimension: int = 1
     pool_kind: PoolKind = "gaussian"
     pool_variance: float = 1.0
+    cell_width: float = 0.0
+    race_order: RaceOrder = "index"
     coupling: Coupling = "gls"
     protocol_version: int = PROTOCOL_VERSION
 
@@ -82,14 +90,22 @@ class Session:
         _check_integer("decoders", self.decoders, 1, MAX_DECODERS, "an integer in 1 … 65536")
         _check_integer("latent_dimension", self.latent_dimension, 1, 2**16, "an integer in 1 … 65536")
         if self.pool_kind not in get_args(PoolKind):
-            raise CodecError("pool_kind", repr(self.pool_kind), "gaussian or discrete")
+            raise CodecError("pool_kind", repr(self.pool_kind), "gaussian, discrete or lattice")
         if self.coupling not in get_args(Coupling):
             raise CodecError("coupling", repr(self.coupling), "gls or baseline")
         if not 0 < self.pool_variance < float("inf"):
             raise CodecError("pool_variance", self.pool_variance, "a finite number above 0")
-        if self.pool_kind == "discrete" and (self.latent_dimension, self.pool_variance) != (1, 1.0):
+        if self.pool_kind != "gaussian" and (self.latent_dimension, self.pool_variance) != (1, 1.0):
             given = f"latent_dimension {self.latent_dimension} and pool_variance {self.pool_variance}"
-            raise CodecError("discrete pool", given, "latent_dimension 1 and pool_variance 1")
+            raise CodecError(f"{self.pool_kind} pool", given, "latent_dimension 1 and pool_variance 1")
+        lattice = self.pool_kind == "lattice"
+        if not (0 < self.cell_width < float("inf") if lattice else self.cell_width == 0):
+            expected = "a finite number above 0" if lattice else f"0 for a {self.pool_kind} pool"
+            raise CodecError("cell_width", self.cell_width, expected)
+        if self.race_order not in get_args(RaceOrder):
+            raise CodecError("race_order", repr(self.race_order), "index or arrival")
+        if self.race_order == "arrival" and self.pool_kind != "gaussian":
+            raise CodecError("race_order", f"arrival with a {self.pool_kind} pool", "arrival with a gaussian pool")
         if not isinstance(self.model_digest, bytes) or len(self.model_digest) != 32:
             raise CodecError("model_digest", self.model_digest, "32 bytes, a SHA-256")
 
@@ -124,27 +140,36 @@ class Session:
     def digest(self) -> bytes:
         """SHA-256 over every field and over the first and the last pool block of message 0.
 
-        A block is 256 candidates, as little-endian signed 64-bit multiples of 2^-16 (Gaussian pool) or as
-        letters (discrete pool). Two ends whose libraries gave different pools would disagree here.
+        A block is 256 candidates: of a Gaussian pool as little-endian signed 64-bit multiples of 2^-16, of
+        the others as little-endian doubles. Two ends whose libraries gave different pools would disagree here.
         """
         summary = {field.name: getattr(self, field.name) for field in fields(self)}
         summary["model_digest"] = self.model_digest.hex()
-        summary["pool_variance"] = float(self.pool_variance).hex()
+        for name in ("pool_variance", "cell_width"):
+            summary[name] = float(summary[name]).hex()
         state = hashlib.sha256(json.dumps(summary, sort_keys=True).encode())
         size = min(_DIGEST_BLOCK, self.pool_size)
         for first in (0, self.pool_size - size):
             block = self.candidates(0, first, size)
-            scale = variates.GRID if self.pool_kind == "gaussian" else 1.0
-            state.update(np.rint(block / scale).astype("<i8").tobytes())
+            if self.pool_kind == "gaussian":
+                state.update(np.rint(block / variates.GRID).astype("<i8").tobytes())
+            else:
+                state.update(block.astype("<f8").tobytes())
         return state.digest()
 
     def candidates(self, message: int, first: int, count: int) -> variates.Floats:
         """Candidates ``first … first + count - 1`` of one message's pool: float64 [count, D].
 
-        Candidate i takes words i·D … i·D + D - 1 of the pool domain, one a coordinate.
+        Candidate i of a Gaussian pool takes words i·D … i·D + D - 1 of the pool domain, one a coordinate.
+        Point i of a lattice is (i - N // 2 + ½ - dither) · cell_width with the dither in [0, 1) from word 0:
+        operations that IEEE 754 rounds alike everywhere.
         """
         if self.pool_kind == "discrete":
             return np.arange(first, first + count, dtype=np.float64)[:, None]
+        if self.pool_kind == "lattice":
+            dither = variates.uniforms(philox.words(self.seed, philox.POOL_DOMAIN, message, 0, 1))
+            places = np.arange(first, first + count) - self.pool_size // 2 + 0.5 - dither
+            return np.asarray(places * self.cell_width)[:, None]
         dimension = self.latent_dimension
         words = philox.words(self.seed, philox.POOL_DOMAIN, message, first * dimension, count * dimension)
         return variates.normals(words, self.pool_variance).reshape(count, dimension)

@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gumbelcast.v1.session_pb2 import Coupling, PoolKind, Session, Tensor
+from gumbelcast.v1.session_pb2 import Coupling, PoolKind, RaceOrder, Session, Tensor
 
 _TYPES: dict[int, np.dtype[Any]] = {
     Tensor.TYPE_UINT8: np.dtype("u1"),
     Tensor.TYPE_FLOAT32: np.dtype("<f4"),
     Tensor.TYPE_FLOAT64: np.dtype("<f8"),
 }
-_ENUMS = {"pool_kind": (PoolKind, "POOL_KIND_"), "coupling": (Coupling, "COUPLING_")}
+_ENUMS = {
+    "pool_kind": (PoolKind, "POOL_KIND_"),
+    "coupling": (Coupling, "COUPLING_"),
+    "race_order": (RaceOrder, "RACE_ORDER_"),
+}
 
 
 def to_tensor(array: npt.NDArray[Any]) -> Tensor:

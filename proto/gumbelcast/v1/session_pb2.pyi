@@ -12,21 +12,32 @@ class PoolKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     POOL_KIND_UNSPECIFIED: _ClassVar[PoolKind]
     POOL_KIND_GAUSSIAN: _ClassVar[PoolKind]
     POOL_KIND_DISCRETE: _ClassVar[PoolKind]
+    POOL_KIND_LATTICE: _ClassVar[PoolKind]
 
 class Coupling(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     COUPLING_UNSPECIFIED: _ClassVar[Coupling]
     COUPLING_GLS: _ClassVar[Coupling]
     COUPLING_BASELINE: _ClassVar[Coupling]
+
+class RaceOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RACE_ORDER_UNSPECIFIED: _ClassVar[RaceOrder]
+    RACE_ORDER_INDEX: _ClassVar[RaceOrder]
+    RACE_ORDER_ARRIVAL: _ClassVar[RaceOrder]
 POOL_KIND_UNSPECIFIED: PoolKind
 POOL_KIND_GAUSSIAN: PoolKind
 POOL_KIND_DISCRETE: PoolKind
+POOL_KIND_LATTICE: PoolKind
 COUPLING_UNSPECIFIED: Coupling
 COUPLING_GLS: Coupling
 COUPLING_BASELINE: Coupling
+RACE_ORDER_UNSPECIFIED: RaceOrder
+RACE_ORDER_INDEX: RaceOrder
+RACE_ORDER_ARRIVAL: RaceOrder
 
 class Session(_message.Message):
-    __slots__ = ("protocol_version", "seed", "seed_digest", "pool_size", "bins", "decoders", "latent_dimension", "pool_kind", "pool_variance", "coupling", "model_digest", "digest")
+    __slots__ = ("protocol_version", "seed", "seed_digest", "pool_size", "bins", "decoders", "latent_dimension", "pool_kind", "pool_variance", "coupling", "model_digest", "digest", "cell_width", "race_order")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     SEED_DIGEST_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +50,8 @@ class Session(_message.Message):
     COUPLING_FIELD_NUMBER: _ClassVar[int]
     MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
+    CELL_WIDTH_FIELD_NUMBER: _ClassVar[int]
+    RACE_ORDER_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     seed: bytes
     seed_digest: bytes
@@ -51,7 +64,9 @@ class Session(_message.Message):
     coupling: Coupling
     model_digest: bytes
     digest: bytes
-    def __init__(self, protocol_version: _Optional[int] = ..., seed: _Optional[bytes] = ..., seed_digest: _Optional[bytes] = ..., pool_size: _Optional[int] = ..., bins: _Optional[int] = ..., decoders: _Optional[int] = ..., latent_dimension: _Optional[int] = ..., pool_kind: _Optional[_Union[PoolKind, str]] = ..., pool_variance: _Optional[float] = ..., coupling: _Optional[_Union[Coupling, str]] = ..., model_digest: _Optional[bytes] = ..., digest: _Optional[bytes] = ...) -> None: ...
+    cell_width: float
+    race_order: RaceOrder
+    def __init__(self, protocol_version: _Optional[int] = ..., seed: _Optional[bytes] = ..., seed_digest: _Optional[bytes] = ..., pool_size: _Optional[int] = ..., bins: _Optional[int] = ..., decoders: _Optional[int] = ..., latent_dimension: _Optional[int] = ..., pool_kind: _Optional[_Union[PoolKind, str]] = ..., pool_variance: _Optional[float] = ..., coupling: _Optional[_Union[Coupling, str]] = ..., model_digest: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., cell_width: _Optional[float] = ..., race_order: _Optional[_Union[RaceOrder, str]] = ...) -> None: ...
 
 class Tensor(_message.Message):
     __slots__ = ("type", "shape", "data")

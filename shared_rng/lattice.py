@@ -1,0 +1,85 @@
+"""The lattice recipe for a Gaussian source: structured common randomness without a knob to tune.
+
+Everything follows from K, L_max and the side information. With A ~ N(0, 1) and T = A + N(0, σ²), a decoder
+sees A as N(c₁·t, σp²) with c₁ = 1 / (1 + σ²) and σp² = σ²·c₁. The pool is a dithered lattice of cell width
+w whose labels repeat every L_max points, with period c = w·L_max: a decoder that is off by less than c / 2
+finds the encoder's cell. The width balances the error inside a cell, which K decoders split between them,
+against the error of all K being in a wrong cell.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from shared_rng.errors import CodecError
+
+TARGET_SPREAD = 0.02
+"""Standard deviation of the encoder's target N(a, ·), in cell widths: nearly a quantiser."""
+TEMPERATURE = 0.1
+"""What the logarithm of a decoder's race is multiplied by; 1 would be plain GLS."""
+POINT_SPREAD = 3.0
+"""Decoders' points are quantiles of a normal of this many times the posterior variance (Bennett's f^⅓)."""
+RANGE = 6.0
+"""The lattice covers this many standard deviations of the source to either side."""
+
+_NODES = 401
+_PERIODS = np.geomspace(2.5, 25.0, 2000)
+"""Periods that are tried, in standard deviations σp of the source given the side information."""
+_EDGE_GAIN = 1.7
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """What a session needs: the distance of neighbouring points and how many there are."""
+
+    cell_width: float
+    pool_size: int
+
+
+def lattice_for(decoders: int, bins: int, prior_variance: float, side_variance: float) -> Lattice:
+    """Cell width and size of the lattice.
+
+    The period c minimises ``c² / (12 K² L²) + (c / (K L))² E[pf - pf^K] + c² E[pf^K]`` with
+    ``pf(a) = Q((c/2 - a(1 - c₁)) / s) + Q((c/2 + a(1 - c₁)) / s)``, ``s = σ c₁`` and a ~ N(0, 1), for a
+    source of unit variance; it is then widened by 1 + 1.7 / (K L²).
+
+    Args:
+        decoders: K.
+        bins: L_max.
+        prior_variance: variance of the source.
+        side_variance: variance of the side information's noise, finite.
+
+    Raises:
+        CodecError: a variance is not a finite number above 0.
+    """
+    for name, value in (("prior_variance", prior_variance), ("side_variance", side_variance)):
+        if not 0 < value < float("inf"):
+            raise CodecError(name, value, "a finite number above 0 for a lattice")
+    ratio = side_variance / prior_variance
+    gain = 1.0 / (1.0 + ratio)
+    spread = math.sqrt(ratio) * gain
+    nodes = np.linspace(-9.0, 9.0, _NODES)
+    weights = np.exp(-0.5 * nodes**2)
+    weights /= weights.sum()
+    shift = nodes[:, None] * (1.0 - gain)
+    periods = _PERIODS * math.sqrt(ratio * gain)
+    half = periods / 2.0
+    fails = np.minimum(upper_tail((half - shift) / spread) + upper_tail((half + shift) / spread), 1.0)
+    any_wrong, all_wrong = weights @ fails, weights @ fails**decoders
+    inside = periods / (decoders * bins)
+    cost = inside**2 / 12.0 + inside**2 * (any_wrong - all_wrong) + periods**2 * all_wrong
+    period = float(periods[np.argmin(cost)]) * (1.0 + _EDGE_GAIN / (decoders * bins**2))
+    width = period / bins
+    pool_size = max(bins, 2 * math.ceil(RANGE / width) + 2)
+    return Lattice(width * math.sqrt(prior_variance), pool_size)
+
+
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
+
+
+def upper_tail(x: np.ndarray) -> np.ndarray:
+    """Q(x) = P(N(0, 1) > x), same shape."""
+    return np.asarray(0.5 * _erfc(x / math.sqrt(2.0)))
