@@ -62,9 +62,7 @@ class Decoder:
         messages = range(first_message, first_message + len(side))
         return self.decode_labels(unpack(payload, len(side), self.session.bits), side, messages)
 
-    def decode_labels(
-        self, labels: Labels, side: npt.NDArray[np.floating], messages: Sequence[int]
-    ) -> DecodedBatch:
+    def decode_labels(self, labels: Labels, side: npt.NDArray[np.floating], messages: Sequence[int]) -> DecodedBatch:
         """Reconstruct messages that are unpacked already, of any numbers, repeated or not.
 
         Args:

@@ -82,7 +82,7 @@ def integrate(
     for first in range(0, messages, _CHUNK):
         part = sources[first : first + _CHUNK]
         labels = encoder.encode(part, first).labels
-        numbers = np.repeat(np.arange(first, first + len(part)), NODES)
+        numbers = np.repeat(np.arange(first, first + len(part)), NODES).tolist()
         errors, weights = [], []
         for decoder in decoders:
             z = (np.arange(NODES) + generator.uniform(size=(len(part), 1))) * (2.0 * REACH / NODES) - REACH

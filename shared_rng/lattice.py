@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shared_rng.errors import CodecError
+from shared_rng.variates import Floats, inverse_normal_cdf
 
 TARGET_SPREAD = 0.02
 """Standard deviation of the encoder's target N(a, ·), in cell widths: nearly a quantiser."""
@@ -77,9 +78,45 @@ def lattice_for(decoders: int, bins: int, prior_variance: float, side_variance: 
     return Lattice(width * math.sqrt(prior_variance), pool_size)
 
 
+def cell_answer(
+    centre: Floats, mean: Floats, cell_width: float, posterior_variance: float, index: int, decoders: int
+) -> Floats:
+    """What decoder ``index`` of K answers once it has picked a cell: any shape, that of ``centre``.
+
+    The cell of width w holds the source if the pick is right. A single decoder answers with the mean of its
+    posterior N(m, σp²) truncated to the cell. Of K > 1 decoders, decoder k answers with the (k + ½) / K
+    quantile of N(m, 3 σp²) truncated to the cell, so that K answers share it.
+
+    Args:
+        centre: the picked points; NaN where a message failed.
+        mean: m = c₁·t, the posterior means.
+        cell_width: w.
+        posterior_variance: σp².
+        index: k, 0 … K - 1.
+        decoders: K.
+    """
+    spread = math.sqrt(posterior_variance * (1.0 if decoders == 1 else POINT_SPREAD))
+    # Mirrored so that the cell lies in the lower tail, where the normal CDF keeps its precision.
+    sign = np.where(centre > mean, -1.0, 1.0)
+    place = sign * (centre - mean)
+    low, high = (place - cell_width / 2.0) / spread, (place + cell_width / 2.0) / spread
+    below, above = upper_tail(-low), upper_tail(-high)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if decoders == 1:
+            density = np.exp(-0.5 * low * low) - np.exp(-0.5 * high * high)
+            inside = density / math.sqrt(2.0 * math.pi) / (above - below)
+        else:
+            share = (index + 0.5) / decoders
+            quantile = below + np.where(sign > 0, share, 1.0 - share) * (above - below)
+            inside = inverse_normal_cdf(np.clip(quantile, 1e-300, 1.0 - 1e-16))
+    # Beyond about 37 standard deviations nothing is left of the normal: the edge nearest to the mean.
+    inside = np.where(above - below > 0.0, np.clip(inside, low, high), high)
+    return np.asarray(mean + sign * inside * spread)
+
+
 _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
-def upper_tail(x: np.ndarray) -> np.ndarray:
+def upper_tail(x: Floats) -> Floats:
     """Q(x) = P(N(0, 1) > x), same shape."""
     return np.asarray(0.5 * _erfc(x / math.sqrt(2.0)))
