@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from encoder.model import Floats
+from encoder.search import MessageSearch
 from shared_rng import CodecError, ModelCard, Session
 from shared_rng.lattice import TARGET_SPREAD
 
@@ -21,6 +22,8 @@ class GaussianEncoderModel:
     digest: bytes
     noise_variance: float
     pool_variance: float
+    prior_variance: float
+    side_variance: float
     latent_dimension: int = 1
     source_shape: tuple[int, ...] = ()
 
@@ -35,7 +38,7 @@ class GaussianEncoderModel:
         for name, value in (("prior_variance", prior), ("noise_variance", noise)):
             if not 0 < value < float("inf"):
                 raise CodecError(f"card architecture.{name}", value, "a finite number above 0")
-        return cls(card.digest, noise, prior + noise)
+        return cls(card.digest, noise, prior + noise, prior, card.number("side_variance"))
 
     def for_session(self, session: Session) -> GaussianEncoderModel:
         """See :meth:`encoder.model.EncoderModel.for_session`."""
@@ -45,6 +48,10 @@ class GaussianEncoderModel:
             return replace(self, noise_variance=spread * spread, pool_variance=float("inf"))
         session.require(pool_kind="gaussian", pool_variance=self.pool_variance)
         return self
+
+    def search(self, session: Session, nodes: int) -> MessageSearch:
+        """See :meth:`encoder.model.EncoderModel.search`."""
+        return MessageSearch(session, self.prior_variance, self.side_variance, nodes)
 
     def target(self, sources: Floats) -> tuple[Floats, Floats]:
         """Mean a and variance of p_{W|A}, each [B, 1]."""

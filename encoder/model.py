@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from shared_rng import CodecError, ModelCard, Session
+
+if TYPE_CHECKING:
+    from encoder.search import MessageSearch
 
 Floats = npt.NDArray[np.float64]
 
@@ -40,6 +43,14 @@ class EncoderModel(Protocol):
 
         Raises:
             SessionMismatch: a session field is not what the model needs.
+        """
+        ...
+
+    def search(self, session: Session, nodes: int) -> MessageSearch:
+        """A searching encoder for this session.
+
+        Raises:
+            CodecError: the session cannot be searched.
         """
         ...
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import numpy as np
 import torch
 from safetensors.torch import load_file
@@ -65,6 +67,10 @@ class VaeEncoderModel:
             race_order="index",
         )
         return self
+
+    def search(self, session: Session, nodes: int) -> NoReturn:
+        """Refused: the encoder does not know the decoders' networks."""
+        raise CodecError("encoder search", f"{nodes} nodes with a VAE", "a Gaussian model with a lattice pool")
 
     @torch.inference_mode()
     def target(self, sources: Floats) -> tuple[Floats, Floats]:

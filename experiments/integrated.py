@@ -19,6 +19,7 @@ import numpy.typing as npt
 from decoder import DecoderModel
 from decoder.codec import Decoder
 from encoder import Encoder, EncoderModel
+from encoder.search import expected_minimum
 from experiments.distortion import standard_error
 from shared_rng import Session
 from shared_rng.variates import inverse_normal_cdf
@@ -63,6 +64,7 @@ def integrate(
     side_variance: float,
     messages: int,
     seed: int,
+    search: int = 0,
 ) -> Integrated:
     """Integrate over the side information of ``messages`` messages of a source N(0, 1).
 
@@ -73,10 +75,11 @@ def integrate(
         side_variance: σ² of T = A + N(0, σ²).
         messages: number of sources, each with common randomness of its own.
         seed: of sources and of the grid's shifts.
+        search: nodes of a searching encoder, or 0.
     """
     generator = np.random.Generator(np.random.Philox(seed))
     sources = stratified_sources(messages, generator)
-    encoder = Encoder(session, encoder_model)
+    encoder = Encoder(session, encoder_model, search)
     decoders = [Decoder(session, k, decoder_model) for k in range(session.decoders)]
     means = []
     for first in range(0, messages, _CHUNK):
@@ -94,27 +97,3 @@ def integrate(
         means.append(expected_minimum(np.stack(errors), np.stack(weights)))
     values = np.concatenate(means)
     return Integrated(float(values.mean()), standard_error(values))
-
-
-def expected_minimum(values: Floats, weights: Floats) -> Floats:
-    """E[min_k X_k] of independent X_k >= 0 with weighted atoms.
-
-    Args:
-        values: [K, B, J], the atoms.
-        weights: [K, B, J], summing to 1 over J.
-
-    Returns:
-        [B].
-    """
-    decoders, rows, nodes = values.shape
-    flat = values.transpose(1, 0, 2).reshape(rows, decoders * nodes)
-    order = np.argsort(flat, axis=1)
-    atoms = np.take_along_axis(flat, order, axis=1)
-    survival = np.ones_like(atoms)
-    for k in range(decoders):
-        own = np.zeros((rows, decoders, nodes))
-        own[:, k] = weights[k]
-        passed = np.cumsum(np.take_along_axis(own.reshape(rows, -1), order, axis=1), axis=1)
-        survival *= np.maximum(1.0 - passed, 0.0)
-    widths = np.diff(atoms, axis=1)
-    return np.asarray(atoms[:, 0] + (survival[:, :-1] * widths).sum(axis=1))

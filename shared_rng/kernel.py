@@ -45,6 +45,9 @@ _LOG_RACE_SPAN = 41.0
 _SLACK = 1.0 + 1e-9
 """Keeps the stopping rule exact against rounding."""
 
+Messages = Sequence[int] | npt.NDArray[np.uint64]
+"""Message numbers, B of them."""
+
 EMPTY_BIN = -1
 ZERO_WEIGHTS = -2
 
@@ -313,7 +316,7 @@ def _keys(session: Session) -> tuple[np.uint64, np.uint64]:
     return _U(session.seed & (2**64 - 1)), _U(session.seed >> 64)
 
 
-def _messages(messages: Sequence[int]) -> npt.NDArray[np.uint64]:
+def _messages(messages: Messages) -> npt.NDArray[np.uint64]:
     if isinstance(messages, range):
         return np.arange(len(messages), dtype=np.uint64) + _U(messages.start)
     return np.array(messages, dtype=np.uint64)
@@ -339,7 +342,9 @@ def serves(session: Session) -> bool:
     return session.pool_kind == "lattice" or session.race_order == "arrival"
 
 
-def encoder_race(session: Session, messages: Sequence[int], mean: Floats, variance: Floats) -> RaceResult:
+def encoder_race(
+    session: Session, messages: Messages, mean: Floats, variance: Floats, labels: Labels | None = None
+) -> RaceResult:
     """Y of each message for a Gaussian target, as :func:`shared_rng.selection.encoder_select` finds it.
 
     Args:
@@ -347,13 +352,16 @@ def encoder_race(session: Session, messages: Sequence[int], mean: Floats, varian
         messages: B message numbers.
         mean: [B, D] of p_{W|A}.
         variance: [B, D] of p_{W|A}.
+        labels: uint32 [B], the bins to which the picks are confined, or None for the whole pool.
     """
+    if labels is not None:
+        return _run(session, messages, 0, session.races, session.bits, labels, mean, variance)
     unused = np.zeros(len(messages), dtype=np.uint32)
     return _run(session, messages, 0, session.races, 0, unused, mean, variance)
 
 
 def decoder_race(
-    session: Session, decoder: int, messages: Sequence[int], labels: Labels, mean: Floats, variance: Floats
+    session: Session, decoder: int, messages: Messages, labels: Labels, mean: Floats, variance: Floats
 ) -> RaceResult:
     """X^(k) of each message for a Gaussian proposal, as :func:`shared_rng.selection.decoder_select` finds it.
 
@@ -370,7 +378,7 @@ def decoder_race(
 
 def _run(
     session: Session,
-    messages: Sequence[int],
+    messages: Messages,
     first_race: int,
     races: int,
     bits: int,
@@ -412,14 +420,14 @@ def _run(
 
 
 def _result(
-    messages: Sequence[int], picks: npt.NDArray[np.int64], samples: Floats, visits: npt.NDArray[np.int64]
+    messages: Messages, picks: npt.NDArray[np.int64], samples: Floats, visits: npt.NDArray[np.int64]
 ) -> RaceResult:
     reasons = {EMPTY_BIN: EMPTY_BIN_REASON, ZERO_WEIGHTS: "all importance weights are zero"}
     failures = {int(messages[int(b)]): reasons[int(picks[b])] for b in np.flatnonzero(picks < 0)}
     return RaceResult(Selection(np.maximum(picks, NO_PICK), failures), samples, visits)
 
 
-def labels_of(session: Session, messages: Sequence[int], candidates: npt.NDArray[np.int64]) -> Labels:
+def labels_of(session: Session, messages: Messages, candidates: npt.NDArray[np.int64]) -> Labels:
     """Bin label of one candidate a message: uint32 [B]."""
     if bins_by_value(session):
         return (candidates % session.bins).astype(np.uint32)

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from shared_rng.errors import CodecError
 from shared_rng.variates import Floats, inverse_normal_cdf
+
+Aim = Literal["mse", "mean_db"]
 
 TARGET_SPREAD = 0.02
 """Standard deviation of the encoder's target N(a, ·), in cell widths: nearly a quantiser."""
@@ -30,6 +33,7 @@ _NODES = 401
 _PERIODS = np.geomspace(2.5, 25.0, 2000)
 """Periods that are tried, in standard deviations σp of the source given the side information."""
 _EDGE_GAIN = 1.7
+_MEAN_DB_SHARE = 0.45
 
 
 @dataclass(frozen=True)
@@ -40,18 +44,21 @@ class Lattice:
     pool_size: int
 
 
-def lattice_for(decoders: int, bins: int, prior_variance: float, side_variance: float) -> Lattice:
+def lattice_for(decoders: int, bins: int, prior_variance: float, side_variance: float, aim: Aim = "mse") -> Lattice:
     """Cell width and size of the lattice.
 
     The period c minimises ``c² / (12 K² L²) + (c / (K L))² E[pf - pf^K] + c² E[pf^K]`` with
     ``pf(a) = Q((c/2 - a(1 - c₁)) / s) + Q((c/2 + a(1 - c₁)) / s)``, ``s = σ c₁`` and a ~ N(0, 1), for a
-    source of unit variance; it is then widened by 1 + 1.7 / (K L²).
+    source of unit variance; it is then widened by 1 + 1.7 / (K L²). For ``mean_db``, the mean over messages
+    of the squared error in dB, a wrong cell costs little more than a right one gains, and .45 of that period
+    is within .1 dB of the best at K = 1 and 4, L_max = 2, 8 and 64.
 
     Args:
         decoders: K.
         bins: L_max.
         prior_variance: variance of the source.
         side_variance: variance of the side information's noise, finite.
+        aim: the distortion to keep small, ``mse`` or ``mean_db``.
 
     Raises:
         CodecError: a variance is not a finite number above 0.
@@ -73,7 +80,7 @@ def lattice_for(decoders: int, bins: int, prior_variance: float, side_variance: 
     inside = periods / (decoders * bins)
     cost = inside**2 / 12.0 + inside**2 * (any_wrong - all_wrong) + periods**2 * all_wrong
     period = float(periods[np.argmin(cost)]) * (1.0 + _EDGE_GAIN / (decoders * bins**2))
-    width = period / bins
+    width = period * (_MEAN_DB_SHARE if aim == "mean_db" else 1.0) / bins
     pool_size = max(bins, 2 * math.ceil(RANGE / width) + 2)
     return Lattice(width * math.sqrt(prior_variance), pool_size)
 
