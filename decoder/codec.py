@@ -63,9 +63,10 @@ class Decoder:
             CodecError: the side information's shape is wrong or not finite, or the payload's length does
                 not belong to B messages.
         """
-        messages = range(first_message, first_message + len(side))
-        labels = unpack(payload, len(side), self.session.bits)
-        return self.decode_candidates(bin_candidates(self.session, messages, labels), side)
+        checked = checked_batch("side information", side, self.model.side_shape, first_message)
+        messages = range(first_message, first_message + len(checked))
+        labels = unpack(payload, len(checked), self.session.bits)
+        return self.decode_candidates(bin_candidates(self.session, messages, labels), checked)
 
     def decode_candidates(self, candidates: BinCandidates, side: npt.NDArray[np.floating]) -> DecodedBatch:
         """Reconstruct messages whose bins are at hand, for decoders that live in one process.

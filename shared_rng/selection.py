@@ -45,7 +45,9 @@ def _pick(log_weights: Floats, race_words: philox.Words) -> int | str:
         return f"{int(np.isposinf(log_weights).sum())} of {log_weights.size} log importance weights are infinite"
     if best == -np.inf:
         return f"all {log_weights.size} importance weights are zero"
-    scores = variates.log_exponentials(race_words) - log_weights
+    # A weight of zero loses whatever its race says.
+    scores = np.full(log_weights.shape, np.inf)
+    np.subtract(variates.log_exponentials(race_words), log_weights, out=scores, where=log_weights > -np.inf)
     return int(np.argmin(scores))
 
 
