@@ -22,7 +22,7 @@ def read_side_information(path: Path, side_shape: tuple[int, ...]) -> npt.NDArra
     Raises:
         CodecError: no such file, no ``.npy`` file, or rows of another shape or type.
     """
-    rows = load_npy(path, mmap_mode="r")
+    rows = load_npy(path, "side information", mmap_mode="r")
     if rows.ndim != 1 + len(side_shape) or rows.shape[1:] != side_shape:
         raise CodecError(str(path), f"shape {rows.shape}", f"shape {('B', *side_shape)}".replace("'", ""))
     if rows.dtype.kind != "f" or rows.dtype.itemsize not in (4, 8):

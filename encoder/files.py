@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from shared_rng import CodecError, load_npy
 
@@ -60,7 +60,7 @@ def read_sources(path: Path, source_shape: tuple[int, ...]) -> npt.NDArray[np.fl
 
 def _read(path: Path) -> npt.NDArray[Any]:
     if path.suffix == ".npy":
-        return np.asarray(load_npy(path))
+        return np.asarray(load_npy(path, "source file"))
     data = path.read_bytes()
     if data[:2] == b"\x1f\x8b":
         try:
@@ -72,5 +72,7 @@ def _read(path: Path) -> npt.NDArray[Any]:
     try:
         with Image.open(path) as image:
             return np.asarray(image.convert("L"))[None]
+    except UnidentifiedImageError as error:
+        raise CodecError(str(path), "an unknown kind of file", "a .npy, IDX or image file") from error
     except (OSError, SyntaxError) as error:
         raise CodecError(str(path), f"no readable image ({error})", "a .npy, IDX or image file") from error

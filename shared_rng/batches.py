@@ -37,15 +37,20 @@ def checked_batch(
     return checked
 
 
-def load_npy(path: Path, mmap_mode: Literal["r"] | None = None) -> npt.NDArray[Any]:
+def load_npy(path: Path, name: str, mmap_mode: Literal["r"] | None = None) -> npt.NDArray[Any]:
     """The array of a ``.npy`` file.
+
+    Args:
+        path: the file.
+        name: what it holds, for the error.
+        mmap_mode: ``r`` to leave it on disk.
 
     Raises:
         CodecError: the file is missing, or no ``.npy`` file of numbers.
     """
     expected = "a .npy file of numbers"
     if not path.is_file():
-        raise CodecError("file", path, expected)
+        raise CodecError(name, f"no file {path}", expected)
     with path.open("rb") as stream:
         magic = stream.read(6)
     # Checked first: numpy.load would take other kinds of file for pickles or archives.

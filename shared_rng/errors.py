@@ -23,9 +23,9 @@ class CodecError(ValueError):
         self.expected = expected
         super().__init__(f"{operand}: got {given}, expected {expected}")
 
-    def __reduce__(self) -> tuple[type[CodecError], tuple[str, str, str]]:
+    def __reduce__(self) -> tuple[type[CodecError], tuple[str, object, object]]:
         """Let the error cross process boundaries."""
-        return type(self), (self.operand, str(self.given), str(self.expected))
+        return type(self), (self.operand, self.given, self.expected)
 
 
 class SessionMismatch(CodecError):

@@ -89,7 +89,7 @@ def test_side_information_file_of_another_shape(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["absent.npy", "."])
 def test_no_side_information_file(tmp_path: Path, name: str) -> None:
-    with refused("file", str(tmp_path / name), "a .npy file"):
+    with refused("side information", str(tmp_path / name), "a .npy file"):
         read_side_information(tmp_path / name, ())
 
 

@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from encoder.broadcast import DecoderLink, DecoderLost, DecoderRefused
+from decoder.client import DecoderClient
+from encoder.broadcast import WINDOW, DecoderLink, DecoderLost, DecoderRefused
 from encoder.codec import Encoder
 from gumbelcast.convert import to_session
 from gumbelcast.v1.decoder_pb2 import ReceiveMessagesRequest
 from shared_rng import Session
+from tests.integration.recorder import Recorder
 from tests.integration.services import (
     WAIT_SECONDS,
     Fleet,
@@ -91,6 +93,34 @@ def test_decoder_that_dies_while_it_is_written_to(fleet: Fleet, passes: int) -> 
         assert [(link.ready, link.reason) for link in links] == [(True, "")] * DECODERS
 
     with_links([decoder.address for decoder in decoders], WAIT_SECONDS, use)
+
+
+def test_acknowledgements_that_are_lost(fleet: Fleet) -> None:
+    """A connection that breaks between two living ends: what was decoded is settled, and not decoded again."""
+    (decoder,) = fleet.decoders(SIDES[:1])
+
+    async def use(session: Session, links: list[DecoderLink]) -> None:
+        (link,) = links
+        batches = requests(session)
+        assert await link.open(0) == 0
+        link.start(0)
+        assert await link.deliver(batches[0]) == ""
+        recorder.deaf = True
+        waiting = [link.deliver(batch) for batch in batches[1:10]]
+        # As many as may be under way without an acknowledgement arrive, and no more.
+        while reader.status().sessions[0].next_message < 1 + WINDOW:
+            await asyncio.sleep(0.02)
+        assert not any(future.done() for future in waiting)
+        recorder.cut()
+        recorder.deaf = False
+        assert await asyncio.gather(*waiting) == [""] * len(waiting)
+        (status,) = reader.status().sessions
+        assert (status.next_message, status.decoded) == (10, 10)
+        assert (link.ready, link.reason) == (True, "")
+
+    with Recorder(decoder.address) as recorder, DecoderClient(decoder.address) as reader:
+        with_links([recorder.address], 5.0, use)
+    assert "refused" not in decoder.log.read_text()
 
 
 def test_reasons(fleet: Fleet) -> None:
