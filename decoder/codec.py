@@ -59,8 +59,9 @@ class Decoder:
             CodecError: the side information's shape is wrong or not finite, or the payload's length does
                 not belong to B messages.
         """
-        messages = range(first_message, first_message + len(side))
-        return self.decode_labels(unpack(payload, len(side), self.session.bits), side, messages)
+        checked = checked_batch("side information", side, self.model.side_shape, first_message)
+        messages = range(first_message, first_message + len(checked))
+        return self.decode_labels(unpack(payload, len(checked), self.session.bits), checked, messages)
 
     def decode_labels(self, labels: Labels, side: npt.NDArray[np.floating], messages: Sequence[int]) -> DecodedBatch:
         """Reconstruct messages that are unpacked already, of any numbers, repeated or not.

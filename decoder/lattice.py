@@ -49,7 +49,8 @@ class LatticeDecoderModel:
     def log_weights(self, side: Floats, samples: Floats, rows: Indices) -> Floats:
         """See :meth:`decoder.model.DecoderModel.log_weights`; the lattice is flat."""
         mean, variance = (array[rows, 0] for array in self.proposal(side))
-        return np.asarray(-0.5 * np.square(samples[:, 0] - mean) / variance)
+        with np.errstate(over="ignore"):
+            return np.asarray(-0.5 * np.square(samples[:, 0] - mean) / variance)
 
     def reconstruct(self, latents: Floats, side: Floats) -> Floats:
         """The decoder's answer in the picked cell: [B]."""

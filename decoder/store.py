@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from decoder.codec import DecodedBatch, Decoder
 from decoder.model import Floats
-from shared_rng import CodecError, MissingSideInformation, SequenceError, Session, checked_batch
+from shared_rng import CodecError, MissingSideInformation, SequenceError, Session, checked_batch, load_npy
 
 _OUTPUT_TYPE = np.float32
 
@@ -22,15 +22,10 @@ def read_side_information(path: Path, side_shape: tuple[int, ...]) -> npt.NDArra
     Raises:
         CodecError: no such file, no ``.npy`` file, or rows of another shape or type.
     """
-    if not path.is_file():
-        raise CodecError("side information", f"no file {path}", "a .npy file, one row a message")
-    try:
-        rows: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise CodecError(str(path), str(error), "a .npy file, one row a message") from error
+    rows = load_npy(path, "side information", mmap_mode="r")
     if rows.ndim != 1 + len(side_shape) or rows.shape[1:] != side_shape:
         raise CodecError(str(path), f"shape {rows.shape}", f"shape {('B', *side_shape)}".replace("'", ""))
-    if rows.dtype.kind != "f":
+    if rows.dtype.kind != "f" or rows.dtype.itemsize not in (4, 8):
         raise CodecError(str(path), f"dtype {rows.dtype}", "float32 or float64")
     return rows
 
@@ -46,6 +41,7 @@ class DecoderSession:
         out: folder that takes the reconstructions, or None to keep them for reading.
         decoded: messages decoded, failed ones not counted.
         failures: message number → reason.
+        start: every message from this one to the one that is due was decoded here.
     """
 
     decoder: Decoder
@@ -54,8 +50,18 @@ class DecoderSession:
     out: Path | None
     decoded: int = 0
     failures: dict[int, str] = field(default_factory=dict)
+    start: int = field(init=False)
     _put_rows: dict[int, Floats] = field(default_factory=dict)
     _kept: dict[int, tuple[int, npt.NDArray[np.float32]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.start = self.next_message
+
+    def skip_to(self, message: int) -> None:
+        """Give up the messages before ``message``, which went on without this decoder."""
+        for number in range(self.next_message, message):
+            self._put_rows.pop(number, None)
+        self.start = self.next_message = message
 
     @property
     def session(self) -> Session:
@@ -89,7 +95,7 @@ class DecoderSession:
         """
         if count < 1:
             raise CodecError("count", count, "at least 1")
-        if first_message + count <= self.next_message:
+        if self.start <= first_message and first_message + count <= self.next_message:
             return {m: self.failures[m] for m in range(first_message, first_message + count) if m in self.failures}
         if first_message != self.next_message:
             raise SequenceError("first_message", first_message, self.next_message)

@@ -70,7 +70,7 @@ class EncoderClient:
         self, session: Session, sources: npt.NDArray[Any], first_message: int = 0, batch: int = 64
     ) -> Iterator[pb.EncodeResponse]:
         """Send sources [B, *source_shape] in batches, split below the message limit; yields the answers."""
-        size = rows_per_batch(sources[:1].nbytes, batch)
+        size = rows_per_batch(convert.to_tensor(sources[:1]).ByteSize(), batch)
         requests = (
             pb.EncodeRequest(
                 session_digest=session.digest,

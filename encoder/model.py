@@ -71,9 +71,11 @@ def target_log_weights(mean: Floats, variance: Floats, samples: Floats, pool_var
     Returns:
         [B, N] in nats.
     """
-    distance = np.square(samples - mean[:, None, :]) / variance[:, None, :]
-    distance -= np.square(samples) / pool_variance
-    return np.asarray(-0.5 * distance.sum(axis=2), dtype=np.float64)
+    # A source far out of range overflows to weights of zero, which the selection reports.
+    with np.errstate(over="ignore"):
+        distance = np.square(samples - mean[:, None, :]) / variance[:, None, :]
+        distance -= np.square(samples) / pool_variance
+        return np.asarray(-0.5 * distance.sum(axis=2), dtype=np.float64)
 
 
 def load_encoder_model(card: ModelCard) -> EncoderModel:

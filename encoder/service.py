@@ -15,7 +15,7 @@ from encoder.broadcast import WINDOW, DecoderLink, DecoderLost, DecoderRefused
 from encoder.codec import EncodedBatch, Encoder
 from encoder.model import EncoderModel
 from gumbelcast import convert
-from gumbelcast.transport import refusing, refusing_stream, until
+from gumbelcast.transport import Service, refusing, refusing_stream, until
 from gumbelcast.v1 import encoder_pb2 as pb
 from gumbelcast.v1 import encoder_pb2_grpc
 from gumbelcast.v1.decoder_pb2 import ReceiveMessagesRequest
@@ -79,7 +79,7 @@ class NoDecoders(Exception):
     """No decoder took the session."""
 
 
-class EncoderService(encoder_pb2_grpc.EncoderServiceServicer):
+class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
     """Answers the calls of ``encoder.proto``; numeric work runs in one thread beside the event loop."""
 
     def __init__(
@@ -90,7 +90,7 @@ class EncoderService(encoder_pb2_grpc.EncoderServiceServicer):
         patience: float,
         pre_shared_seed: int | None = None,
     ) -> None:
-        self.stopping = asyncio.Event()
+        super().__init__()
         self._model = model
         self._addresses = list(decoder_addresses)
         self._patience = patience

@@ -133,10 +133,7 @@ def test_one_message_alone_equals_the_batch() -> None:
         assert alone.reconstructions[0] == batch.reconstructions[b]
 
 
-UNSIZED = pytest.mark.xfail(raises=TypeError, strict=True, reason="len() before the shape is checked")
-
-
-@pytest.mark.parametrize("shape", [pytest.param((), marks=UNSIZED), (0,), (5, 1), (5, 1, 1)])
+@pytest.mark.parametrize("shape", [(), (0,), (5, 1), (5, 1, 1)])
 def test_wrong_shape(shape: tuple[int, ...]) -> None:
     """The batch of none has a payload of no bytes, and is refused all the same."""
     with refused("side information", f"shape {shape}", "shape (B >= 1)"):
@@ -170,7 +167,6 @@ def test_payload_of_another_count(payload: bytes) -> None:
         a_decoder().decode(payload, np.zeros(4))
 
 
-@pytest.mark.xfail(raises=RuntimeWarning, strict=True, reason="an overflow warning comes before the failure")
 def test_side_information_without_a_usable_weight() -> None:
     """So far away that every weight is zero: that message fails, the others do not."""
     batch = a_decoder().decode(bytes(2), np.array([0.5, 1e200, 0.5]), 10)
