@@ -23,6 +23,7 @@ from shared_rng import (
     decoder_select,
     encoder_select,
     label_of,
+    philox,
     samples,
     selected_labels,
 )
@@ -212,10 +213,10 @@ def test_constant_in_the_weights_changes_nothing() -> None:
 def fixed_words(monkeypatch: pytest.MonkeyPatch, words: list[int]) -> None:
     """Every race of every message has these words."""
 
-    def row(session: Session, race: int, messages: Sequence[int]) -> npt.NDArray[np.uint64]:
-        return np.tile(np.array(words, dtype=np.uint64), (len(messages), 1))
+    def row(seed: int, domain: int, message: int, start: int, count: int) -> npt.NDArray[np.uint64]:
+        return np.array(words, dtype=np.uint64)
 
-    monkeypatch.setattr(pool_module, "race_words", row)
+    monkeypatch.setattr(philox, "words", row)
 
 
 @pytest.mark.parametrize(
@@ -333,7 +334,8 @@ def test_pools_are_prefixes(small: int, more: int, dimension: int, message: int)
     # Two bins of two candidates would be no bins at all, so the labels are of larger pools.
     one, other = (make_session(pool_size=n, bins=2, latent_dimension=dimension) for n in (small, small + more))
     assert np.array_equal(samples(other, [message])[:, :small], samples(one, [message]))
-    race = pool_module.race_words
-    assert np.array_equal(race(other, 1, [message])[:, :small], race(one, 1, [message]))
+    race = pool_module.race_log_times
+    indices = np.arange(small)
+    assert np.array_equal(race(other, 1, message, indices), race(one, 1, message, indices))
     if small > 2:
         assert np.array_equal(bin_labels(other, [message])[:, :small], bin_labels(one, [message]))

@@ -113,6 +113,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "pool_kind": {"pool_kind": "discrete"},
     "pool_variance": {"pool_variance": 1.0000000000000002},
     "coupling": {"coupling": "baseline"},
+    "cell_width": {"pool_kind": "lattice", "cell_width": 0.25},
+    "race_order": {"race_order": "arrival"},
 }
 
 
@@ -175,7 +177,7 @@ def test_pre_shared_seed_does_not_travel() -> None:
         ("coupling", "baseline", None, "session digest", SessionMismatch),
         ("coupling", "unspecified", None, "coupling", CodecError),
         ("bins", 12, None, "bins", CodecError),
-        ("protocol_version", 2, None, "protocol_version", SessionMismatch),
+        ("protocol_version", 3, None, "protocol_version", SessionMismatch),
     ],
 )
 def test_foreign_wire_fields(
