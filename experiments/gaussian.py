@@ -99,12 +99,14 @@ def run_gaussian(options: GaussianOptions) -> Iterator[Record]:
     """GLS: choose s² on the paper's grid by ``mean_db``, evaluate it on fresh trials; yields a record a cell.
 
     Raises:
-        CodecError: fewer than 100 trials.
+        CodecError: fewer than 100 trials, or a K or L_max out of range.
     """
     if options.trials < 100:
         raise CodecError("trials", options.trials, "at least 100")
     choosing = max(_CHUNK, options.trials // 10)
     cells: list[tuple[Coupling, int, int]] = [("gls", k, bins) for k in options.decoders for bins in options.bins]
+    for cell in cells:
+        gaussian_session(*cell, VARIANCES[0], options.seed)
     work = len(cells) * (len(VARIANCES) * choosing + options.trials)
     # Workers are spawned: a fork would copy threads of the numeric libraries.
     spawn = multiprocessing.get_context("spawn")

@@ -107,8 +107,8 @@ def test_a_target_that_is_gone() -> None:
             assert (relays.forward, relays.back) == (0, 0)
 
 
-def test_the_end_of_a_connection_is_passed_on(doubler: Doubler) -> None:
-    """When the target closes, so does the relay, and leaving does not hang on open connections."""
+def test_the_end_of_a_connection_is_passed_on(doubler: Doubler, caplog: pytest.LogCaptureFixture) -> None:
+    """When the target closes, so does the relay, and leaving neither hangs on open connections nor complains."""
     with CountingRelays([doubler.address]) as relays:
         connection = connect(relays.addresses[0])
         assert exchange(connection, b"1") == b"11"
@@ -121,3 +121,4 @@ def test_the_end_of_a_connection_is_passed_on(doubler: Doubler) -> None:
     still_open.close()
     with pytest.raises(OSError, match="refused"):
         connect(relays.addresses[0])
+    assert caplog.records == []
