@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,20 @@ class ModelCard:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise CodecError(f"card architecture.{name}", repr(value), "a number")
         return value
+
+    def with_variances(self, **variances: float | None) -> ModelCard:
+        """The card of a Gaussian source with other variances and the digest that follows; None keeps the card's.
+
+        Raises:
+            CodecError: a variance is given and the source is not Gaussian.
+        """
+        given = {name: float(value) for name, value in variances.items() if value is not None}
+        if not given:
+            return self
+        if self.source != "gaussian":
+            raise CodecError(", ".join(given), f"given for a {self.source} source", "a model of a gaussian source")
+        architecture = self.architecture | given
+        return replace(self, architecture=architecture, digest=model_digest(self.source, architecture, None))
 
 
 def weights_sha256(path: Path) -> str:

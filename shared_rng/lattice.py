@@ -53,8 +53,11 @@ def lattice_for(decoders: int, bins: int, prior_variance: float, side_variance: 
         side_variance: variance of the side information's noise, finite.
 
     Raises:
-        CodecError: a variance is not a finite number above 0.
+        CodecError: K or L_max is below 1, or a variance is not a finite number above 0.
     """
+    for count, number in (("decoders", decoders), ("bins", bins)):
+        if number < 1:
+            raise CodecError(count, number, "at least 1")
     for name, value in (("prior_variance", prior_variance), ("side_variance", side_variance)):
         if not 0 < value < float("inf"):
             raise CodecError(name, value, "a finite number above 0 for a lattice")
