@@ -220,7 +220,7 @@ def _broadcast(links: list[DecoderLink], batch: EncodedBatch) -> asyncio.Future[
             first_message=batch.first_message,
             count=len(batch.labels),
             payload_bytes=len(batch.payload),
-            picks=batch.picks,
+            picks=batch.picks.tolist(),
             deliveries=deliveries,
         )
 

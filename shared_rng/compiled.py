@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import njit, types, vectorize
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -35,6 +35,12 @@ _TAIL_TOP, _TAIL_BOTTOM = (tuple(c) for c in variates.TAIL)
 
 compiled = njit(nogil=True, cache=True, error_model="numpy")
 """Functions release the interpreter lock; a division by zero gives what IEEE 754 says."""
+
+
+@vectorize(cache=True)
+def erfc(x):
+    """Complementary error function, elementwise."""
+    return math.erfc(x)
 
 
 def _multiply_code(typing_context: Any, a: Any, b: Any) -> Any:
