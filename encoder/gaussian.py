@@ -16,7 +16,8 @@ from shared_rng.lattice import TARGET_SPREAD
 class GaussianEncoderModel:
     """A ~ N(0, prior_variance), W = A + N(0, noise_variance). Sources are scalars, [B].
 
-    On a lattice the target is N(a, (0.02 w)²) with the cell width w, whatever the card's noise variance.
+    On a lattice the target is N(a, (0.02 w)²) with the cell width w, whatever the card's noise variance. The
+    side information's variance is not used for encoding: whoever opens a session asks for it.
     """
 
     digest: bytes
@@ -38,7 +39,10 @@ class GaussianEncoderModel:
         for name, value in (("prior_variance", prior), ("noise_variance", noise)):
             if not 0 < value < float("inf"):
                 raise CodecError(f"card architecture.{name}", value, "a finite number above 0")
-        return cls(card.digest, noise, prior + noise, prior, card.number("side_variance"))
+        side = card.number("side_variance")
+        if not side > 0:
+            raise CodecError("card architecture.side_variance", side, "a number above 0, or Infinity for none")
+        return cls(card.digest, noise, prior + noise, prior, side)
 
     def for_session(self, session: Session) -> GaussianEncoderModel:
         """See :meth:`encoder.model.EncoderModel.for_session`."""

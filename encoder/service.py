@@ -13,6 +13,7 @@ import grpc
 
 from encoder.broadcast import WINDOW, DecoderLink, DecoderLost, DecoderRefused
 from encoder.codec import EncodedBatch, Encoder
+from encoder.gaussian import GaussianEncoderModel
 from encoder.model import EncoderModel
 from gumbelcast import convert
 from gumbelcast.transport import Service, refusing, refusing_stream, until
@@ -191,11 +192,18 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
             pool_variance=self._model.pool_variance,
             source_shape=self._model.source_shape,
             decoder_addresses=self._addresses,
+            gaussian=_gaussian_source(self._model),
             sessions=[
                 pb.EncoderSessionStatus(session_digest=digest, next_message=state.next_message, decoders=state.states())
                 for digest, state in self._sessions.items()
             ],
         )
+
+
+def _gaussian_source(model: EncoderModel) -> pb.GaussianSource | None:
+    if not isinstance(model, GaussianEncoderModel):
+        return None
+    return pb.GaussianSource(prior_variance=model.prior_variance, side_variance=model.side_variance)
 
 
 def _broadcast(links: list[DecoderLink], batch: EncodedBatch) -> asyncio.Future[pb.EncodeResponse]:
@@ -212,7 +220,7 @@ def _broadcast(links: list[DecoderLink], batch: EncodedBatch) -> asyncio.Future[
             first_message=batch.first_message,
             count=len(batch.labels),
             payload_bytes=len(batch.payload),
-            picks=batch.picks,
+            picks=batch.picks.tolist(),
             deliveries=deliveries,
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,20 @@ class ModelCard:
             product = " as their product" if len(names) > 1 else ""
             fields = " and ".join(f"architecture.{name}" for name in names)
             raise CodecError(f"card {fields}", given, f"{expected}{product}, as the weights have")
+
+    def with_variances(self, **variances: float | None) -> ModelCard:
+        """The card of a Gaussian source with other variances and the digest that follows; None keeps the card's.
+
+        Raises:
+            CodecError: a variance is given and the source is not Gaussian.
+        """
+        given = {name: float(value) for name, value in variances.items() if value is not None}
+        if not given:
+            return self
+        if self.source != "gaussian":
+            raise CodecError(", ".join(given), f"given for a {self.source} source", "a model of a gaussian source")
+        architecture = self.architecture | given
+        return replace(self, architecture=architecture, digest=model_digest(self.source, architecture, None))
 
 
 def weights_sha256(path: Path) -> str:

@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from shared_rng.compiled import erfc
 from shared_rng.errors import CodecError
 from shared_rng.variates import Floats, inverse_normal_cdf
 
@@ -61,8 +62,11 @@ def lattice_for(decoders: int, bins: int, prior_variance: float, side_variance: 
         aim: the distortion to keep small, ``mse`` or ``mean_db``.
 
     Raises:
-        CodecError: a variance is not a finite number above 0.
+        CodecError: K or L_max is below 1, or a variance is not a finite number above 0.
     """
+    for count, number in (("decoders", decoders), ("bins", bins)):
+        if number < 1:
+            raise CodecError(count, number, "at least 1")
     for name, value in (("prior_variance", prior_variance), ("side_variance", side_variance)):
         if not 0 < value < float("inf"):
             raise CodecError(name, value, "a finite number above 0 for a lattice")
@@ -121,9 +125,6 @@ def cell_answer(
     return np.asarray(mean + sign * inside * spread)
 
 
-_erfc = np.vectorize(math.erfc, otypes=[np.float64])
-
-
 def upper_tail(x: Floats) -> Floats:
     """Q(x) = P(N(0, 1) > x), same shape."""
-    return np.asarray(0.5 * _erfc(x / math.sqrt(2.0)))
+    return np.asarray(0.5 * erfc(x / math.sqrt(2.0)))

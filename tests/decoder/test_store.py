@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from decoder import Decoder
+from decoder.rows import Rows
 from decoder.store import DecoderSession, read_side_information
 from shared_rng import CodecError, MissingSideInformation, SequenceError, bin_labels, pack
 from tests.models import Floats, gaussian_card, gaussian_models, refused, uniforms
@@ -40,14 +41,19 @@ def payload(first: int, count: int) -> bytes:
     return pack(LABELS[first : first + count], 3)
 
 
+def contents(rows: Rows) -> dict[int, float]:
+    """Scalar rows by message."""
+    held = zip(rows._firsts, rows._blocks, strict=True)
+    return {first + place: float(row) for first, block in held for place, row in enumerate(block)}
+
+
 def state(store: DecoderSession) -> tuple[object, ...]:
     """All that a refused call must leave as it was."""
     return (
         store.next_message,
         store.decoded,
         dict(store.failures),
-        {m: float(row) for m, row in store._put_rows.items()},
-        {m: (pick, float(row)) for m, (pick, row) in store._kept.items()},
+        *(contents(rows) for rows in (store._put, store._picks, store._reconstructions)),
     )
 
 
@@ -280,7 +286,7 @@ def test_out_folder(tmp_path: Path) -> None:
             assert file["reconstructions"].dtype == np.float32
             assert np.array_equal(file["reconstructions"], reconstructions)
             assert file["failed_messages"].tolist() == []
-    assert store._kept == {}
+    assert (len(store._picks), len(store._reconstructions)) == (0, 0)
     with refused("reconstructions", str(store.out), "without --out"):
         store.read(5, 1)
 

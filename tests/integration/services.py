@@ -182,8 +182,8 @@ _seeds = itertools.count(1000)
 
 
 def fresh_session(client: EncoderClient, **changes: Any) -> Session:
-    """A session with a seed that no other session of this test run has."""
-    fields: dict[str, Any] = {"pool_size": 1024, "bins": 16, "decoders": 2, "seed": next(_seeds)}
+    """A session on an i.i.d. pool with a seed that no other session of this test run has."""
+    fields: dict[str, Any] = {"pool": "iid", "pool_size": 1024, "bins": 16, "decoders": 2, "seed": next(_seeds)}
     return client.session(**(fields | changes))
 
 

@@ -32,7 +32,9 @@ class Ends:
     decoders: Sequence[DecoderClient]
 
     def session(self, bins: int, decoders: int, coupling: Coupling, pool_size: int, seed: int = SEED) -> Session:
-        return self.encoder.session(pool_size=pool_size, bins=bins, decoders=decoders, coupling=coupling, seed=seed)
+        return self.encoder.session(
+            pool="iid", pool_size=pool_size, bins=bins, decoders=decoders, coupling=coupling, seed=seed
+        )
 
     def here(self, session: Session) -> Outcome:
         """Both ends in this process."""
