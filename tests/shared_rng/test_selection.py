@@ -24,6 +24,7 @@ from shared_rng import (
     encoder_select,
     label_of,
     philox,
+    require_picks,
     samples,
     selected_labels,
 )
@@ -271,8 +272,9 @@ def test_bad_weights_fail_alone(weights: list[float], reason: str) -> None:
         assert right.failures == {}
         assert wrong.failures == {9: reason}
         assert wrong.picks.tolist() == [right.picks[0], -1, right.picks[2]]
-    with refused("message 9", reason, "finite log importance weights"):
-        selected_labels(session, [8, 9, 10], Selection(np.array([0, -1, 1]), {9: reason}))
+    with refused("message 9", reason, "log importance weights of which one is finite"):
+        require_picks(Selection(np.array([0, -1, 1]), {9: reason}))
+    require_picks(Selection(np.array([0, 1, 1])))
 
 
 def test_empty_bin_fails_alone() -> None:

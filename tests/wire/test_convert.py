@@ -138,11 +138,18 @@ def test_every_field_of_a_session_is_on_the_wire() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "names"), [("pool_kind", ("gaussian", "discrete")), ("coupling", ("gls", "baseline"))]
+    ("field", "names"),
+    [
+        ("pool_kind", ("gaussian", "discrete", "lattice")),
+        ("coupling", ("gls", "baseline")),
+        ("race_order", ("index", "arrival")),
+    ],
 )
-def test_enumerations(field: str, names: tuple[str, str]) -> None:
+def test_enumerations(field: str, names: tuple[str, ...]) -> None:
     """Unset and unknown values have a name that no session accepts."""
-    found = [from_session(session_pb2.Session(**{field: number}))[field] for number in (0, 1, 2, 3, 99)]
+    found = [
+        from_session(session_pb2.Session(**{field: number}))[field] for number in (0, *range(1, len(names) + 2), 99)
+    ]
     assert found == ["unspecified", *names, "unspecified", "unspecified"]
     with pytest.raises(ValueError, match="BOTH"):
         to_session(make_session(seed=SEED).wire_fields(share_seed=True) | {field: "both"})
