@@ -65,9 +65,8 @@ class CountingRelays:
         await self._stop.wait()
         for server in servers:
             server.close()
-        for task in list(connections):
-            task.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
+        # Each connection sees the stop and ends by itself; a cancelled one would be logged as a fault.
+        await asyncio.gather(*connections)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: str) -> None:
         host, _, port = target.rpartition(":")
@@ -76,14 +75,17 @@ class CountingRelays:
         except OSError:
             writer.close()
             return
-        forward = asyncio.create_task(self._pump(reader, target_writer, forward=True))
-        back = asyncio.create_task(self._pump(target_reader, writer, forward=False))
+        ways = [
+            asyncio.create_task(self._pump(reader, target_writer, forward=True)),
+            asyncio.create_task(self._pump(target_reader, writer, forward=False)),
+            asyncio.create_task(self._stop.wait()),
+        ]
         try:
-            await asyncio.wait({forward, back}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (forward, back):
+            for task in ways:
                 task.cancel()
-            await asyncio.gather(forward, back, return_exceptions=True)
+            await asyncio.gather(*ways, return_exceptions=True)
             for open_writer in (writer, target_writer):
                 open_writer.close()
 
