@@ -59,9 +59,13 @@ def expected_picks() -> list[int]:
         decoders=1,
         model_digest=encoder.digest,
         pool_variance=encoder.pool_variance,
+        race_order="arrival",
     )
     picks: list[int] = code_in_process(session, encoder, decoder, SOURCES, SIDES).decoder_picks[0].tolist()
     return picks
+
+
+IID = ["--pool", "iid", "--pool-size", "1024"]
 
 
 @pytest.mark.parametrize("shared", ["a file", "the wire"])
@@ -70,7 +74,7 @@ def test_seed_travels_only_when_it_is_not_shared(fleet: Fleet, folder: Path, sha
     options = seed_file(folder, "seed.hex" if shared == "a file" else "")
     with recorded(fleet, options, options) as (to_encoder, to_decoder, address):
         given = options or ["--seed", f"{SEED:032x}"]
-        done, _ = run_program("encoder", "send", "sources.npy", "--to", to_encoder.address, *given, cwd=folder)
+        done, _ = run_program("encoder", "send", "sources.npy", "--to", to_encoder.address, *IID, *given, cwd=folder)
         assert (done.returncode, done.stderr) == (0, "")
         assert [traces(to_encoder, SEED), traces(to_decoder, SEED)] == [[shared == "the wire", True]] * 2
         with DecoderClient(address) as reader:

@@ -102,8 +102,9 @@ def test_files_of_all_kinds(world: World, write: Callable[[Path], list[str]]) ->
     opened = re.fullmatch(r"session ([0-9a-f]{64}), 12 messages from 0 on", lines[0])
     assert opened
     # Batches of 5, 5 and 2 messages of 3 bits.
-    assert lines[1] == "12 messages of 3 bits, 5 payload bytes"
-    assert re.fullmatch(r"decoder 0 at 127\.0\.0\.1:\d+: 12 acknowledged", lines[2])
+    assert lines[1] == "gaussian pool of 128 candidates"
+    assert lines[2] == "12 messages of 3 bits, 5 payload bytes"
+    assert re.fullmatch(r"decoder 0 at 127\.0\.0\.1:\d+: 12 acknowledged", lines[3])
     picks, reconstructions = world.reader.read(bytes.fromhex(opened[1]), 12)
 
     card = load_card(find_model("mnist"))
