@@ -13,8 +13,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numba import vectorize
 
-from shared_rng.compiled import erfc
 from shared_rng.errors import CodecError
 
 TARGET_SPREAD = 0.02
@@ -81,6 +81,13 @@ def lattice_for(decoders: int, bins: int, prior_variance: float, side_variance: 
     return Lattice(width * math.sqrt(prior_variance), pool_size)
 
 
+def _scalar_erfc(x: float) -> float:
+    return math.erfc(x)
+
+
+_erfc = vectorize(cache=True)(_scalar_erfc)
+
+
 def upper_tail(x: np.ndarray) -> np.ndarray:
     """Q(x) = P(N(0, 1) > x), same shape."""
-    return np.asarray(0.5 * erfc(x / math.sqrt(2.0)))
+    return np.asarray(0.5 * _erfc(x / math.sqrt(2.0)))
