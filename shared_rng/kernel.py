@@ -1,94 +1,37 @@
-"""Races of Gaussian targets and proposals, compiled: a message costs what its density ratio asks, whatever N is.
+"""Races of Gaussian targets and proposals: a message costs what its density ratio asks, whatever N is.
 
-Exact for lattice pools, where only the nearest points of a bin can win, and for Gaussian pools with
-``race_order="arrival"`` (``shared_rng.early_stop``). ``shared_rng.selection`` over all N candidates is the
-definition that the picks must equal. Functions release the interpreter lock.
+Exact for lattice pools, and for Gaussian pools with ``race_order="arrival"``: picks are those of
+``shared_rng.selection`` over all N candidates. ``shared_rng.races`` is the compiled work, which releases the
+interpreter lock.
 """
 
-# mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from shared_rng import philox
-from shared_rng.compiled import U, compiled, uniform, uniform_above_zero, word
-from shared_rng.early_stop import EMPTY_BIN, ZERO_WEIGHTS, arrival_race
 from shared_rng.errors import CodecError
 from shared_rng.pool import Labels, bins_by_value
+from shared_rng.races import EMPTY_BIN, ZERO_WEIGHTS, arrival_race, candidate_labels, lattice_race
 from shared_rng.selection import EMPTY_BIN_REASON, NO_PICK, Selection
 from shared_rng.session import Session
 from shared_rng.variates import Floats
 
-_POOL, _BINS, _RACES = U(philox.POOL_DOMAIN), U(philox.BIN_DOMAIN), U(philox.RACE_DOMAIN)
+_U = np.uint64
 Messages = Sequence[int] | npt.NDArray[np.uint64]
 """Message numbers, B of them."""
 
-_LOG_RACE_SPAN = 41.0
-"""log S lies between log 2^-53 and log(53 log 2), which are 40.4 apart; S = 0 has probability 2^-53."""
-
-
-@compiled
-def _lattice_race(key_0, key_1, messages, size, width, first_race, races, bins, labels, mean, variance):
-    """Winner among all points of a lattice (bins 1, labels 0) or those of a bin, earliest of ``races`` races."""
-    count = len(mean)
-    picks = np.empty(count, np.int64)
-    samples = np.full((count, 1), np.nan)
-    visits = np.zeros(count, np.int64)
-    for b in range(count):
-        message = messages[b]
-        value = word(key_0, key_1, U(0), message, _POOL)
-        dither = uniform(value)
-        label = np.int64(labels[b])
-        last = label + (size - 1 - label) // bins * bins
-        # Nearest point of the bin, then all that are not too far behind it for any race to make up.
-        place = mean[b] / width + size // 2 - 0.5 + dither
-        steps = min(max(np.rint((place - label) / bins), 0.0), np.float64((last - label) // bins))
-        nearest = (np.float64(label) + steps * bins - place) * width
-        reach = math.sqrt(nearest * nearest + 2.0 * variance[b] * _LOG_RACE_SPAN) / width
-        low = max(math.ceil((place - reach - label) / bins), 0.0)
-        high = min(math.floor((place + reach - label) / bins), np.float64((last - label) // bins))
-        best, pick = np.inf, ZERO_WEIGHTS
-        step = low
-        while step <= high:
-            candidate = label + np.int64(step) * bins
-            earliest = U(0)
-            for k in range(races):
-                race = _RACES + U(first_race + k)
-                earliest = max(earliest, word(key_0, key_1, U(candidate), message, race))
-            u = (np.float64(candidate - size // 2) + 0.5 - dither) * width
-            score = (
-                math.log(-math.log(uniform_above_zero(earliest))) + 0.5 * (u - mean[b]) * (u - mean[b]) / variance[b]
-            )
-            visits[b] += 1
-            if score < best:
-                best, pick = score, candidate
-                samples[b, 0] = u
-            step += 1.0
-        picks[b] = pick
-    return picks, samples, visits
-
-
-@compiled
-def _labels(key_0, key_1, messages, candidates, bits):
-    labels = np.empty(len(messages), np.uint32)
-    for b in range(len(messages)):
-        value = word(key_0, key_1, U(candidates[b]), messages[b], _BINS)
-        labels[b] = value >> U(64 - bits)
-    return labels
-
 
 def _keys(session: Session) -> tuple[np.uint64, np.uint64]:
-    return U(session.seed & (2**64 - 1)), U(session.seed >> 64)
+    return _U(session.seed & (2**64 - 1)), _U(session.seed >> 64)
 
 
 def _messages(messages: Messages) -> npt.NDArray[np.uint64]:
     if isinstance(messages, range):
-        return np.arange(len(messages), dtype=np.uint64) + U(messages.start)
+        return np.arange(len(messages), dtype=np.uint64) + _U(messages.start)
     return np.array(messages, dtype=np.uint64)
 
 
@@ -161,7 +104,7 @@ def _run(
         if array.shape != shape:
             raise CodecError(name, f"shape {array.shape}", f"shape {shape}")
     if session.pool_kind == "lattice":
-        picks, samples, visits = _lattice_race(
+        picks, samples, visits = lattice_race(
             *_keys(session),
             _messages(messages),
             session.pool_size,
@@ -201,5 +144,5 @@ def labels_of(session: Session, messages: Messages, candidates: npt.NDArray[np.i
     """Bin label of one candidate a message: uint32 [B]."""
     if bins_by_value(session):
         return (candidates % session.bins).astype(np.uint32)
-    labels: Labels = _labels(*_keys(session), _messages(messages), candidates, session.bits)
+    labels: Labels = candidate_labels(*_keys(session), _messages(messages), candidates, session.bits)
     return labels

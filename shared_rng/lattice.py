@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numba import vectorize
 
-from shared_rng.compiled import erfc
 from shared_rng.errors import CodecError
 from shared_rng.variates import Floats, inverse_normal_cdf
 
@@ -125,6 +125,13 @@ def cell_answer(
     return np.asarray(mean + sign * inside * spread)
 
 
+def _scalar_erfc(x: float) -> float:
+    return math.erfc(x)
+
+
+_erfc = vectorize(cache=True)(_scalar_erfc)
+
+
 def upper_tail(x: Floats) -> Floats:
     """Q(x) = P(N(0, 1) > x), same shape."""
-    return np.asarray(0.5 * erfc(x / math.sqrt(2.0)))
+    return np.asarray(0.5 * _erfc(x / math.sqrt(2.0)))
