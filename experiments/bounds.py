@@ -15,6 +15,8 @@ from shared_rng import Session, bin_labels, samples
 from shared_rng.pool import Indices
 
 _NODES = 96
+_BATCH_CANDIDATES = 2**17
+"""Candidates of as many messages as fit are weighed at once."""
 _LARGEST_EXPONENT = 700.0
 """exp of more overflows; a term of exp(700) is as good as infinite."""
 
@@ -77,21 +79,26 @@ def lemma_terms(
     encoder_half = encoder_model.for_session(session)
     halves = [Decoder(session, k, decoder_model).model for k in range(session.decoders)]
     mean, variance = encoder_half.target(np.asarray(sources, dtype=np.float64))
-    terms = np.zeros(len(sources))
-    for b, pick in enumerate(picks):
-        row = slice(b, b + 1)
-        pool = samples(session, [b])
-        log_q = target_log_weights(mean[row], variance[row], pool, encoder_half.pool_variance)[0]
-        log_q -= np.logaddexp.reduce(log_q)
-        labels = bin_labels(session, [b])[0]
-        own = np.flatnonzero(labels == labels[pick])
-        place = np.searchsorted(own, pick)
-        q = np.exp(log_q[own])
+    size = max(1, _BATCH_CANDIDATES // session.pool_size)
+    terms = []
+    for first in range(0, len(picks), size):
+        part = slice(first, first + size)
+        messages = range(len(picks))[part]
+        pool = samples(session, messages)
+        log_q = target_log_weights(mean[part], variance[part], pool, encoder_half.pool_variance)
+        log_q -= np.logaddexp.reduce(log_q, axis=1, keepdims=True)
+        labels = bin_labels(session, messages)
+        rows, indices = np.nonzero(labels == labels[np.arange(len(messages)), picks[part]][:, None])
+        picked = np.flatnonzero(indices == picks[part][rows])
+        own_log_q = log_q[rows, indices]
+        total = np.zeros(len(messages))
         for half, side in zip(halves, sides, strict=True):
-            log_p = half.log_weights(np.asarray(side[row]), pool[0, own], np.zeros(len(own), dtype=np.int64))
-            scaled = np.exp(np.minimum(log_q[pick] + log_p - log_p[place], _LARGEST_EXPONENT))
-            terms[b] += 1.0 / (session.decoders + np.maximum(scaled - q, 0.0).sum())
-    return terms
+            log_p = half.log_weights(np.asarray(side[part]), pool[rows, indices], rows)
+            log_scaled = log_p + (own_log_q - log_p)[picked][rows]
+            excess = np.maximum(np.exp(np.minimum(log_scaled, _LARGEST_EXPONENT)) - np.exp(own_log_q), 0.0)
+            total += 1.0 / (session.decoders + np.bincount(rows, weights=excess, minlength=len(messages)))
+        terms.append(total)
+    return np.concatenate(terms)
 
 
 def list_matching_bound(q: Floats, p: Floats, decoders: int) -> float:

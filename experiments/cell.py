@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import astuple, dataclass
-from typing import TypeVar
 
 import numpy as np
 
@@ -19,12 +18,10 @@ from experiments.results import Record
 
 CHUNK = 2500
 """Messages of one session and one unit of work. It is part of what a seed means."""
-BOUND_MESSAGES = 1000
-"""Messages a cell on whose pools the list matching lemma is evaluated: some ms each, for all N candidates."""
-_BOUND_CHUNK = 250
+BOUND_CANDIDATES = 2**25
+"""Candidates a cell over which the list matching lemma is summed: of 1,024 messages with the paper's pool, and of
+all messages of a small pool, whose misses would be too rare in fewer."""
 _DECIBEL = 10.0 / np.log(10.0)
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -46,39 +43,40 @@ class Plan:
     seed: int
 
     def messages(self, cell: Cell) -> int:
-        """Messages that measuring a cell takes, those of the lemma included."""
+        """Messages that measuring a cell takes."""
         choosing = len(self.variances) * self.choose_trials if SCHEMES[cell.scheme].independent_pool else 0
-        bounding = min(self.trials, _bound_messages(self)) if _lemma_holds(cell) else 0
-        return self.repetitions * (choosing + self.trials + bounding)
+        return self.repetitions * (choosing + self.trials)
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Messages of one session of a cell; the seed is this chunk's own."""
+    """Messages of one session of a cell.
+
+    Attributes:
+        cell: the cell.
+        noise: s², None for a scheme that has none.
+        seed: this chunk's own.
+        count: number of messages.
+        bound_candidates: candidates over which the list matching lemma is summed, at most.
+    """
 
     cell: Cell
     noise: float | None
     seed: int
     count: int
+    bound_candidates: int
 
 
 @dataclass(frozen=True)
 class Trials:
-    """What came of a chunk: best squared errors and matches, each [B], and sums."""
+    """What came of a chunk: best squared errors and matches [B], terms of the lemma (of its first messages), sums."""
 
     errors: Floats
     matched: Flags
+    bound_terms: Floats
     pool_size: int
     failed: int
     payload_bytes: int
-    cpu_seconds: float
-
-
-@dataclass(frozen=True)
-class BoundTerms:
-    """Terms of the list matching lemma, [B], and the processor time that they took."""
-
-    terms: Floats
     cpu_seconds: float
 
 
@@ -90,10 +88,11 @@ class Workers:
         self._pool = pool
         self._advance = advance
 
-    def run(self, job: Callable[[Chunk], T], chunks: Sequence[Chunk]) -> list[T]:
-        """Do a job on every chunk at once; the results in order."""
+    def run(self, chunks: Sequence[Chunk]) -> list[Trials]:
+        """Code every chunk, as many at once as there are threads; what came of them in order."""
         results = []
-        for chunk, future in [(chunk, self._pool.submit(job, chunk)) for chunk in chunks]:
+        futures = [self._pool.submit(run_chunk, chunk) for chunk in chunks]
+        for chunk, future in zip(chunks, futures, strict=True):
             results.append(future.result())
             self._advance(chunk.count)
         return results
@@ -109,29 +108,25 @@ def derived_seed(*parts: object) -> int:
 
 
 def run_chunk(chunk: Chunk) -> Trials:
-    """Code a chunk."""
+    """Code a chunk and evaluate the lemma on some of it."""
     started = time.thread_time()
     session, encoder_model, decoder_model = open_cell(chunk.cell, chunk.noise, chunk.seed)
     sources, sides = draw(chunk.seed, chunk.count, chunk.cell.decoders)
     outcome = code_in_process(session, encoder_model, decoder_model, sources, sides, chunk.count)
+    some = slice(min(chunk.count, -(-chunk.bound_candidates // session.pool_size)))
+    terms: Floats = np.zeros(0)
+    if some.stop and _lemma_holds(chunk.cell):
+        parts = sources[some], [side[some] for side in sides], outcome.encoder_picks[some]
+        terms = bounds.lemma_terms(session, encoder_model, decoder_model, *parts)
     return Trials(
         errors=best_squared_errors(sources, outcome.reconstructions),
         matched=outcome.matched,
+        bound_terms=terms,
         pool_size=session.pool_size,
         failed=int((outcome.decoder_picks < 0).any(axis=0).sum()),
         payload_bytes=outcome.payload_bytes,
         cpu_seconds=time.thread_time() - started,
     )
-
-
-def bound_chunk(chunk: Chunk) -> BoundTerms:
-    """Evaluate the list matching lemma on the pools, labels and sources of a chunk."""
-    started = time.thread_time()
-    session, encoder_model, decoder_model = open_cell(chunk.cell, chunk.noise, chunk.seed)
-    sources, sides = draw(chunk.seed, chunk.count, chunk.cell.decoders)
-    picks = code_in_process(session, encoder_model, decoder_model, sources, sides, chunk.count).encoder_picks
-    terms = bounds.lemma_terms(session, encoder_model, decoder_model, sources, sides, picks)
-    return BoundTerms(terms, time.thread_time() - started)
 
 
 def choose(cell: Cell, plan: Plan, repetition: int, workers: Workers) -> tuple[float | None, float]:
@@ -143,7 +138,7 @@ def choose(cell: Cell, plan: Plan, repetition: int, workers: Workers) -> tuple[f
         return None, 0.0
     scores, cpu_seconds = [], 0.0
     for noise in plan.variances:
-        tried = workers.run(run_chunk, _chunks(cell, plan, repetition, "choose", noise, plan.choose_trials, CHUNK))
+        tried = workers.run(_chunks(cell, plan, repetition, "choose", noise))
         scores.append(np.log10(np.concatenate([trials.errors for trials in tried])).mean())
         cpu_seconds += sum(trials.cpu_seconds for trials in tried)
     return plan.variances[int(np.argmin(scores))], cpu_seconds
@@ -154,18 +149,14 @@ def measure(cell: Cell, plan: Plan, workers: Workers) -> Record:
     started = time.perf_counter()
     noises: list[float | None] = []
     trials: list[Trials] = []
-    terms: list[BoundTerms] = []
     cpu_seconds = 0.0
     for repetition in range(plan.repetitions):
         noise, chosen_in = choose(cell, plan, repetition, workers)
         noises.append(noise)
         cpu_seconds += chosen_in
-        trials += workers.run(run_chunk, _chunks(cell, plan, repetition, "evaluate", noise, plan.trials, CHUNK))
-        if _lemma_holds(cell):
-            count = min(plan.trials, _bound_messages(plan))
-            terms += workers.run(bound_chunk, _chunks(cell, plan, repetition, "bound", noise, count, _BOUND_CHUNK))
-    cpu_seconds += sum(part.cpu_seconds for part in trials) + sum(part.cpu_seconds for part in terms)
-    return _record(cell, plan, noises, trials, terms, time.perf_counter() - started, cpu_seconds)
+        trials += workers.run(_chunks(cell, plan, repetition, "evaluate", noise))
+    cpu_seconds += sum(part.cpu_seconds for part in trials)
+    return _record(cell, plan, noises, trials, time.perf_counter() - started, cpu_seconds)
 
 
 def _record(
@@ -173,14 +164,13 @@ def _record(
     plan: Plan,
     noises: list[float | None],
     trials: list[Trials],
-    terms: list[BoundTerms],
     seconds: float,
     cpu_seconds: float,
 ) -> Record:
     errors = np.concatenate([part.errors for part in trials])
     matched = np.concatenate([part.matched for part in trials]).astype(np.float64)
     missed = int(np.count_nonzero(matched == 0.0))
-    bound = np.concatenate([part.terms for part in terms]) if terms else None
+    terms = np.concatenate([part.bound_terms for part in trials])
     chosen = [noise for noise in noises if noise is not None]
     decibels = _DECIBEL * np.log(errors)
     # Without a miss the sample lacks what dominates the mean, and an interval from it would claim too much.
@@ -201,8 +191,8 @@ def _record(
         noise_variances=chosen or None,
         match_probability=float(matched.mean()),
         match_probability_sem=standard_error(matched),
-        match_bound_lemma=None if bound is None else float(bound.mean()),
-        match_bound_lemma_sem=None if bound is None else standard_error(bound),
+        match_bound_lemma=float(terms.mean()) if len(terms) else None,
+        match_bound_lemma_sem=standard_error(terms) if len(terms) else None,
         match_bound_prop4=_proposition_4(cell, chosen),
         mean_db=float(decibels.mean()),
         mean_db_sem=standard_error(decibels),
@@ -228,16 +218,12 @@ def _lemma_holds(cell: Cell) -> bool:
     return cell.coupling == "gls" or cell.decoders == 1
 
 
-def _bound_messages(plan: Plan) -> int:
-    """Messages of the lemma a repetition."""
-    return -(-BOUND_MESSAGES // plan.repetitions)
-
-
-def _chunks(
-    cell: Cell, plan: Plan, repetition: int, purpose: str, noise: float | None, count: int, size: int
-) -> list[Chunk]:
+def _chunks(cell: Cell, plan: Plan, repetition: int, purpose: str, noise: float | None) -> list[Chunk]:
+    """The chunks of one purpose, ``choose`` or ``evaluate``; the lemma's share is spread over all of the latter."""
+    count = plan.choose_trials if purpose == "choose" else plan.trials
+    starts = range(0, count, CHUNK)
+    share = 0 if purpose == "choose" else -(-BOUND_CANDIDATES // (len(starts) * plan.repetitions))
     name = (*astuple(cell), repetition, purpose)
     return [
-        Chunk(cell, noise, derived_seed(plan.seed, *name, first), min(size, count - first))
-        for first in range(0, count, size)
+        Chunk(cell, noise, derived_seed(plan.seed, *name, first), min(CHUNK, count - first), share) for first in starts
     ]

@@ -67,7 +67,7 @@ def mse_decibels(records: Sequence[Record], path: Path) -> None:
     for axes in figure.axes:
         axes.axhline(wyner_ziv_db(0.0), color=GREY, linewidth=1.0)
     handles += [
-        _grey(marker="o", linestyle="none", markerfacecolor="white", label="no miss sampled: too good to be true"),
+        _grey(marker="o", linestyle="none", markerfacecolor="white", label="no miss sampled: an underestimate"),
         Line2D([], [], color=look(1)[0], linestyle=":", label="K = 1: Wyner–Ziv limit"),
         _grey(linestyle=":", label="K > 1: D at R + log2 K, reference, not a bound"),
         _grey(linestyle="-", linewidth=1.0, label=f"no message, K = 1: {wyner_ziv_db(0.0):.2f} dB"),

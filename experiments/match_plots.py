@@ -14,7 +14,8 @@ from experiments.gaussian_plots import BITS_LABEL
 from experiments.plots import COLOURS
 from experiments.results import Record
 
-_MEASURED = {"gls": ("GLS", COLOURS[0], "o"), "baseline": ("baseline, one shared race", COLOURS[1], "s")}
+# Marks of two sizes, since the couplings often lie upon each other.
+_MEASURED = {"gls": ("GLS", COLOURS[0], "o", 8), "baseline": ("baseline, one shared race", COLOURS[1], "s", 4)}
 _BOUNDS = {
     "match_bound_lemma": ("list matching lemma, lower bound for GLS", COLOURS[2], "--"),
     "match_bound_prop4": ("proposition 4, lower bound for GLS", COLOURS[3], ":"),
@@ -39,15 +40,16 @@ def match_against_bits(records: Sequence[Record], path: Path) -> None:
         axes.set_xlabel(BITS_LABEL, fontsize=9)
     lines = {str(line.get_label()): line for axes in figure.axes for line in axes.get_lines()}
     figure.legend(list(lines.values()), list(lines), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    figure.suptitle("Each coupling at the s² that it chose, the bounds at that of GLS", fontsize=10)
     figure.savefig(path, dpi=150)
 
 
 def _draw(axes: Axes, records: Sequence[Record]) -> None:
-    for coupling, (label, colour, marker) in _MEASURED.items():
+    for coupling, (label, colour, marker, size) in _MEASURED.items():
         own = [r for r in records if r.coupling == coupling]
         if own:
             values = [r.match_probability for r in own]
-            axes.plot([r.bits for r in own], values, color=colour, marker=marker, markersize=5, label=label)
+            axes.plot([r.bits for r in own], values, color=colour, marker=marker, markersize=size, label=label)
     # With one decoder the couplings are the same; where GLS was run, its chosen s² is what the bounds are for.
     couplings = {r.coupling for r in records}
     own = [r for r in records if r.coupling == ("gls" if "gls" in couplings else "baseline")]

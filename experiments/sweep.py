@@ -20,8 +20,8 @@ from experiments.results import RESULTS_NAME, Record, Results
 from shared_rng import CodecError, Coupling
 from shared_rng.session import PROTOCOL_VERSION
 
-MIN_TRIALS = 100
-"""Fewer messages say nothing of a standard error."""
+_LEAST = {"choose_trials": 10, "trials": 100, "repetitions": 1}
+"""Fewer messages than that say nothing of a standard error, or of which s² is better."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class SweepOptions:
         for value in self.variances:
             if not 0 < value < float("inf"):
                 raise CodecError("variances", value, "finite numbers above 0")
-        for name, least in (("choose_trials", MIN_TRIALS), ("trials", MIN_TRIALS), ("repetitions", 1)):
+        for name, least in _LEAST.items():
             if getattr(self, name) < least:
                 raise CodecError(name, getattr(self, name), f"at least {least}")
         for cell in self.cells():  # K, L_max and the seed are checked by the session that they make
