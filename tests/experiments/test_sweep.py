@@ -18,6 +18,7 @@ from experiments import gaussian_plots, match_plots, sweep
 from experiments.__main__ import app
 from experiments.results import Record, Results
 from experiments.sweep import SweepOptions, run_sweep
+from shared_rng import CodecError
 from tests.models import refused
 
 SMALL: dict[str, Any] = {
@@ -87,20 +88,23 @@ def test_nothing_is_measured_twice(uninterrupted: Path) -> None:
 def test_an_error_in_a_cell_ends_the_run_and_keeps_what_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measure = sweep.measure
+    measure, called = sweep.measure, []
 
     def failing(cell: Any, *rest: Any) -> Record:
-        if cell.bins == 8:
-            raise OSError("no space")
-        return measure(cell, *rest)
+        called.append(cell)
+        if len(called) == 1:
+            return measure(cell, *rest)
+        time.sleep(0.1 * (len(called) > 2))
+        raise OSError(f"no space for cell {len(called)}")
 
-    monkeypatch.setattr(sweep, "measure", failing)
-    options = SweepOptions(**SMALL | {"schemes": ("lattice",), "decoders": (1,)})
-    with pytest.raises(OSError, match="no space"):
-        run_sweep(options, tmp_path, 1, {})
+    options = SweepOptions(**SMALL | {"schemes": ("lattice",), "decoders": tuple(range(1, 11))})
+    with monkeypatch.context() as patched:
+        patched.setattr(sweep, "measure", failing)
+        with pytest.raises(OSError, match="no space for cell 2"):
+            run_sweep(options, tmp_path, 1, {})
     assert records_in(tmp_path) == 1
-    monkeypatch.undo()
-    assert len(run_sweep(options, tmp_path, 1, {}).records) == 2
+    # Cells that had not begun are given up.
+    assert len(called) < len(options.cells()) // 2
 
 
 @pytest.mark.parametrize(
@@ -184,6 +188,22 @@ def test_preset_is_the_sweep_with_gls(tmp_path: Path) -> None:
     )  # fmt: skip
     assert other.returncode == 3
     assert other.stderr == f"error: seed: got 2, expected 1, as {tmp_path / 'results.json'} has, or another folder\n"
+
+
+def test_defaults_of_the_command_are_the_paper_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def capture(options: SweepOptions, out: Path, workers: int, description: Any) -> Results:
+        asked.append((options, workers))
+        raise CodecError("nothing", "to", "run")
+
+    monkeypatch.setattr(sweep, "run_sweep", capture)
+    assert CliRunner().invoke(app, ["sweep", "gaussian", "--out", str(tmp_path)]).exit_code == 3
+    assert CliRunner().invoke(app, ["gaussian", "--out", str(tmp_path)]).exit_code == 3
+    full, preset = (options for options, _ in asked)
+    assert full == SweepOptions()
+    assert preset == SweepOptions(couplings=("gls",), choose_trials=2000, trials=20_000)
+    assert asked[0][1] == os.cpu_count()
 
 
 def test_unreadable_numbers_are_a_usage_error(tmp_path: Path) -> None:
