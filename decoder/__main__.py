@@ -31,6 +31,16 @@ def _commands() -> None:
 @app.command()
 def serve(
     model: Annotated[str, typer.Option(help="Model folder, or the name of a shipped model.")] = "mnist",
+    prior_variance: Annotated[
+        float | None, typer.Option(help="Variance of a Gaussian source, instead of the model's.")
+    ] = None,
+    noise_variance: Annotated[
+        float | None,
+        typer.Option(help="s² of p_{W|A} of a Gaussian source, instead of the model's; no lattice needs it."),
+    ] = None,
+    side_variance: Annotated[
+        float | None, typer.Option(help="Variance of side information less a Gaussian source, instead of the model's.")
+    ] = None,
     bind: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one.")] = "127.0.0.1:0",
     side_information: Annotated[
         Path | None, typer.Option(help=".npy file, one row a message; without it, side information is put over gRPC.")
@@ -46,7 +56,10 @@ def serve(
     """Serve one decoder; prints `READY decoder HOST:PORT`, stops gracefully on SIGTERM and SIGINT."""
     program.set_up_logging("decoder", log_level)
     try:
-        loaded = load_decoder_model(load_card(find_model(model)))
+        card = load_card(find_model(model)).with_variances(
+            prior_variance=prior_variance, noise_variance=noise_variance, side_variance=side_variance
+        )
+        loaded = load_decoder_model(card)
         rows = None if side_information is None else read_side_information(side_information, loaded.side_shape)
         seed = program.read_seed_file(seed_file)
         if out is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from decoder.model import DecoderModel, Floats, GaussianProposal
-from shared_rng import Selection, Session, bin_candidates, checked_batch, decoder_select, kernel, unpack
+from shared_rng import CodecError, Selection, Session, bin_candidates, checked_batch, decoder_select, kernel, unpack
 from shared_rng.pool import Labels
 
 
@@ -60,7 +61,24 @@ class Decoder:
         """
         checked = checked_batch("side information", side, self.model.side_shape, first_message)
         messages = range(first_message, first_message + len(checked))
-        labels = unpack(payload, len(checked), self.session.bits)
+        return self.decode_labels(unpack(payload, len(checked), self.session.bits), checked, messages)
+
+    def decode_labels(self, labels: Labels, side: npt.NDArray[np.floating], messages: Sequence[int]) -> DecodedBatch:
+        """Reconstruct messages that are unpacked already, of any numbers, repeated or not.
+
+        Args:
+            labels: uint32 [B].
+            side: [B, *side_shape].
+            messages: B message numbers.
+
+        Raises:
+            CodecError: the side information's shape is wrong or not finite, or there is not one label a row.
+        """
+        first_message = messages[0] if len(messages) else 0
+        checked = checked_batch("side information", side, self.model.side_shape, first_message)
+        if not len(labels) == len(messages) == len(checked):
+            given = f"{len(labels)} labels, {len(messages)} numbers and {len(checked)} rows"
+            raise CodecError("messages", given, "as many of each")
         if kernel.serves(self.session) and isinstance(self.model, GaussianProposal):
             mean, variance = self.model.proposal(checked)
             race = kernel.decoder_race(self.session, self.index, messages, labels, mean, variance)
@@ -70,7 +88,7 @@ class Decoder:
         reconstructions = self.model.reconstruct(latents, checked)
         return DecodedBatch(first_message, selection.picks, latents, reconstructions, selection.failures)
 
-    def _scan(self, messages: range, labels: Labels, side: Floats) -> tuple[Selection, Floats]:
+    def _scan(self, messages: Sequence[int], labels: Labels, side: Floats) -> tuple[Selection, Floats]:
         """Weigh every candidate of the bin; returns the picks and the picked candidates, NaN where one failed."""
         candidates = bin_candidates(self.session, messages, labels)
         log_weights = self.model.log_weights(side, candidates.samples, candidates.rows)

@@ -74,7 +74,9 @@ class GaussianDecoderModel:
         """See :meth:`decoder.model.DecoderModel.log_weights`."""
         u = samples[:, 0]
         mean, variance = (array[rows, 0] for array in self.proposal(side))
-        return np.asarray(0.5 * (u * u / self.pool_variance - np.square(u - mean) / variance))
+        # Side information far out of range overflows to weights of zero, which the selection reports.
+        with np.errstate(over="ignore"):
+            return np.asarray(0.5 * (u * u / self.pool_variance - np.square(u - mean) / variance))
 
     def reconstruct(self, latents: Floats, side: Floats) -> Floats:
         """Linear MMSE estimate of A from (W, T) as if the picked sample were W: [B]."""

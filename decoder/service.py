@@ -16,7 +16,7 @@ from decoder.codec import Decoder
 from decoder.model import DecoderModel
 from decoder.store import DecoderSession
 from gumbelcast import convert
-from gumbelcast.transport import SESSION_KEY, refusing, refusing_stream, rows_per_batch, until
+from gumbelcast.transport import SESSION_KEY, Service, refusing, refusing_stream, rows_per_batch, until
 from gumbelcast.v1 import decoder_pb2 as pb
 from gumbelcast.v1 import decoder_pb2_grpc
 from shared_rng import CodecError, SequenceError, Session, SessionMismatch
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger("gumbelcast.decoder")
 
 
-class DecoderService(decoder_pb2_grpc.DecoderServiceServicer):
+class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
     """Answers the calls of ``decoder.proto``; numeric work runs in one thread beside the event loop."""
 
     def __init__(
@@ -41,7 +41,7 @@ class DecoderService(decoder_pb2_grpc.DecoderServiceServicer):
         side_rows: npt.NDArray[Any] | None = None,
         out: Path | None = None,
     ) -> None:
-        self.stopping = asyncio.Event()
+        super().__init__()
         self._model = model
         self._seed = pre_shared_seed
         self._side_rows = side_rows
@@ -76,7 +76,7 @@ class DecoderService(decoder_pb2_grpc.DecoderServiceServicer):
             raise SessionMismatch("decoder index", index, state.decoder.index)
         elif state.next_message < first_message:
             _log.warning("messages %d … %d never came", state.next_message, first_message - 1)
-            state.next_message = first_message
+            state.skip_to(first_message)
         return state
 
     @refusing(CodecError)

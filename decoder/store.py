@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from decoder.codec import DecodedBatch, Decoder
 from decoder.model import Floats
-from shared_rng import CodecError, MissingSideInformation, SequenceError, Session, checked_batch
+from decoder.rows import Rows
+from shared_rng import CodecError, MissingSideInformation, SequenceError, Session, checked_batch, load_npy
 
 _OUTPUT_TYPE = np.float32
 
@@ -22,15 +23,10 @@ def read_side_information(path: Path, side_shape: tuple[int, ...]) -> npt.NDArra
     Raises:
         CodecError: no such file, no ``.npy`` file, or rows of another shape or type.
     """
-    if not path.is_file():
-        raise CodecError("side information", f"no file {path}", "a .npy file, one row a message")
-    try:
-        rows: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise CodecError(str(path), str(error), "a .npy file, one row a message") from error
+    rows = load_npy(path, "side information", mmap_mode="r")
     if rows.ndim != 1 + len(side_shape) or rows.shape[1:] != side_shape:
         raise CodecError(str(path), f"shape {rows.shape}", f"shape {('B', *side_shape)}".replace("'", ""))
-    if rows.dtype.kind != "f":
+    if rows.dtype.kind != "f" or rows.dtype.itemsize not in (4, 8):
         raise CodecError(str(path), f"dtype {rows.dtype}", "float32 or float64")
     return rows
 
@@ -46,6 +42,7 @@ class DecoderSession:
         out: folder that takes the reconstructions, or None to keep them for reading.
         decoded: messages decoded, failed ones not counted.
         failures: message number → reason.
+        start: every message from this one to the one that is due was decoded here.
     """
 
     decoder: Decoder
@@ -54,8 +51,18 @@ class DecoderSession:
     out: Path | None
     decoded: int = 0
     failures: dict[int, str] = field(default_factory=dict)
-    _put_rows: dict[int, Floats] = field(default_factory=dict)
-    _kept: dict[int, tuple[int, npt.NDArray[np.float32]]] = field(default_factory=dict)
+    start: int = field(init=False)
+    _put: Rows = field(default_factory=Rows)
+    _picks: Rows = field(default_factory=Rows)
+    _reconstructions: Rows = field(default_factory=Rows)
+
+    def __post_init__(self) -> None:
+        self.start = self.next_message
+
+    def skip_to(self, message: int) -> None:
+        """Give up the messages before ``message``, which went on without this decoder."""
+        self._put.drop(self.next_message, message)
+        self.start = self.next_message = message
 
     @property
     def session(self) -> Session:
@@ -74,8 +81,9 @@ class DecoderSession:
         if first_message < self.next_message:
             raise SequenceError("first_message of side information", first_message, f"{self.next_message} or later")
         checked = checked_batch("side information", rows, self.decoder.model.side_shape, first_message)
-        self._put_rows.update(zip(range(first_message, first_message + len(checked)), checked, strict=True))
-        return len(self._put_rows)
+        self._put.drop(0, self.next_message)
+        self._put.put(first_message, checked)
+        return len(self._put)
 
     def receive(self, first_message: int, count: int, payload: bytes) -> dict[int, str]:
         """Decode one batch and keep its reconstructions; returns the failures among its messages.
@@ -89,33 +97,40 @@ class DecoderSession:
         """
         if count < 1:
             raise CodecError("count", count, "at least 1")
-        if first_message + count <= self.next_message:
-            return {m: self.failures[m] for m in range(first_message, first_message + count) if m in self.failures}
+        end = first_message + count
+        if self.start <= first_message and end <= self.next_message:
+            return {message: reason for message, reason in self.failures.items() if first_message <= message < end}
         if first_message != self.next_message:
             raise SequenceError("first_message", first_message, self.next_message)
-        side = np.stack([self._side_row(m) for m in range(first_message, first_message + count)])
-        batch = self.decoder.decode(payload, side, first_message)
+        batch = self.decoder.decode(payload, self._side_rows(first_message, end), first_message)
         if self.out is not None:
             _write(self.out / self.session.digest.hex()[:16], batch)
         else:
-            kept = batch.reconstructions.astype(_OUTPUT_TYPE)
-            for b, pick in enumerate(batch.picks):
-                self._kept[first_message + b] = (int(pick), kept[b])
-        for message in range(first_message, first_message + count):
-            self._put_rows.pop(message, None)
-        self.next_message = first_message + count
+            reconstructions = batch.reconstructions.astype(_OUTPUT_TYPE)
+            self._picks.put(first_message, batch.picks)
+            self._reconstructions.put(first_message, reconstructions)
+        self._put.drop(0, end)
+        self.next_message = end
         self.decoded += count - len(batch.failures)
         self.failures |= batch.failures
         return batch.failures
 
-    def _side_row(self, message: int) -> Floats:
-        if (put := self._put_rows.get(message)) is not None:
-            return put
-        if self.file_rows is not None and message < len(self.file_rows):
-            return np.asarray(self.file_rows[message], dtype=np.float64)
-        held = f"a file of {len(self.file_rows)} rows" if self.file_rows is not None else "no file"
-        given = f"none ({held}, {len(self._put_rows)} rows put)"
-        raise MissingSideInformation(f"side information of message {message}", given, "one row")
+    def _side_rows(self, first_message: int, end: int) -> Floats:
+        """Side information of messages ``first_message`` … ``end - 1``: [B, *side_shape]."""
+        in_file = 0 if self.file_rows is None else len(self.file_rows)
+        missing = self._put.missing(first_message, end)
+        if missing is not None and missing < in_file:
+            missing = self._put.missing(in_file, end)
+        if missing is not None:
+            held = "no file" if self.file_rows is None else f"a file of {in_file} rows"
+            given = f"none ({held}, {len(self._put)} rows put)"
+            raise MissingSideInformation(f"side information of message {missing}", given, "one row")
+        side = np.empty((end - first_message, *self.decoder.model.side_shape))
+        if self.file_rows is not None:
+            from_file = self.file_rows[first_message:end]
+            side[: len(from_file)] = from_file
+        self._put.copy_into(side, first_message)
+        return side
 
     def read(self, first_message: int, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Picks [count] and reconstructions [count, *source_shape] of decoded messages.
@@ -128,13 +143,10 @@ class DecoderSession:
             raise CodecError("reconstructions", f"files in {self.out}", "a decoder that was started without --out")
         if count < 1:
             raise CodecError("count", count, "at least 1")
-        wanted = range(first_message, first_message + count)
-        for message in wanted:
-            if message not in self._kept:
-                held = f"{min(self._kept)} … {max(self._kept)}" if self._kept else "none yet"
-                raise SequenceError("message to read", message, f"a decoded message ({held})")
-        picks = np.array([self._kept[m][0] for m in wanted], dtype=np.int64)
-        return picks, np.stack([self._kept[m][1] for m in wanted])
+        missing = self._picks.missing(first_message, first_message + count)
+        if missing is not None:
+            raise SequenceError("message to read", missing, f"a decoded message ({self._picks})")
+        return self._picks.read(first_message, count), self._reconstructions.read(first_message, count)
 
 
 def _write(folder: Path, batch: DecodedBatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -54,12 +53,12 @@ class DecoderNetwork(nn.Module):
 def network_from_card(card: ModelCard) -> DecoderNetwork:
     """An untrained network of the card's architecture."""
     return DecoderNetwork(
-        side_size=int(card.number("side_height")) * int(card.number("side_width")),
-        source_size=int(card.number("source_height")) * int(card.number("source_width")),
-        latent_dimension=int(card.number("latent_dimension")),
-        hidden=int(card.number("decoder_hidden")),
-        features=int(card.number("side_features")),
-        estimator=int(card.number("estimator_hidden")),
+        side_size=card.size("side_height") * card.size("side_width"),
+        source_size=card.size("source_height") * card.size("source_width"),
+        latent_dimension=card.size("latent_dimension"),
+        hidden=card.size("decoder_hidden"),
+        features=card.size("side_features"),
+        estimator=card.size("estimator_hidden"),
     )
 
 
@@ -72,17 +71,25 @@ class VaeDecoderModel:
         if card.weights is None:
             raise CodecError("card weights", "nothing", "the weights of a VAE")
         self.digest = card.digest
-        self.latent_dimension = int(card.number("latent_dimension"))
-        self.side_shape: tuple[int, ...] = (int(card.number("side_height")), int(card.number("side_width")))
-        self._source_shape = (int(card.number("source_height")), int(card.number("source_width")))
+        self.latent_dimension = card.size("latent_dimension")
+        self.side_shape: tuple[int, ...] = (card.size("side_height"), card.size("side_width"))
+        self._source_shape = (card.size("source_height"), card.size("source_width"))
         # Double precision makes a picked sample independent of batch size and thread count in practice.
         self._network = network_from_card(card).double()
         tensors = load_file(card.weights)
         own = {name.removeprefix(PREFIX): t.double() for name, t in tensors.items() if name.startswith(PREFIX)}
+        if set(own) == set(self._network.state_dict()):
+            hidden, side_size = own["features.0.weight"].shape
+            card.require_size(hidden, "decoder_hidden")
+            card.require_size(side_size, "side_height", "side_width")
+            card.require_size(len(own["features.2.weight"]), "side_features")
+            card.require_size(len(own["reconstruction.4.weight"]), "source_height", "source_width")
+            card.require_size(own["estimator_latent.weight"].shape[1] // 2, "latent_dimension")
+            card.require_size(len(own["estimator_latent.weight"]), "estimator_hidden")
         try:
             self._network.load_state_dict(own)
         except RuntimeError as error:
-            raise CodecError("card architecture", str(error), "numbers that fit the weights") from error
+            raise CodecError("card weights", str(error), "the decoder's layers") from error
         self._network.eval()
 
     def for_session(self, session: Session, index: int) -> VaeDecoderModel:
@@ -97,7 +104,7 @@ class VaeDecoderModel:
         return self
 
     def _features(self, side: Floats) -> Tensor:
-        flat = torch.from_numpy(np.ascontiguousarray(side, dtype=np.float64)).flatten(1)
+        flat = torch.tensor(side, dtype=torch.float64).flatten(1)
         features: Tensor = self._network.features(flat)
         return features
 

@@ -1,8 +1,9 @@
-"""Command line of the encoder: ``python -m encoder serve | send`` (installed as ``gumbelcast-encoder``)."""
+"""Command line of the encoder: ``python -m encoder serve | send | estimate`` (installed as ``gumbelcast-encoder``)."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,8 @@ import grpc
 import numpy as np
 import typer
 
-from encoder.client import EncoderClient
+from encoder.client import EncoderClient, Pool
+from encoder.estimate import estimate as estimate_variances
 from encoder.files import read_sources
 from encoder.model import load_encoder_model
 from encoder.service import MAX_BATCH, NAME, EncoderService
@@ -36,6 +38,16 @@ SeedFile = Annotated[
 def serve(
     decoder: Annotated[list[str], typer.Option(help="host:port of a decoder; repeat it, in the order of k.")],
     model: Annotated[str, typer.Option(help="Model folder, or the name of a shipped model.")] = "mnist",
+    prior_variance: Annotated[
+        float | None, typer.Option(help="Variance of a Gaussian source, instead of the model's.")
+    ] = None,
+    noise_variance: Annotated[
+        float | None,
+        typer.Option(help="s² of p_{W|A} of a Gaussian source, instead of the model's; no lattice needs it."),
+    ] = None,
+    side_variance: Annotated[
+        float | None, typer.Option(help="Variance of side information less a Gaussian source, instead of the model's.")
+    ] = None,
     bind: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one.")] = "127.0.0.1:0",
     seed_file: SeedFile = None,
     decoder_wait: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for a missing decoder.")] = 30.0,
@@ -44,7 +56,10 @@ def serve(
     """Serve the encoder; prints `READY encoder HOST:PORT`, stops gracefully on SIGTERM and SIGINT."""
     program.set_up_logging("encoder", log_level)
     try:
-        loaded = load_encoder_model(load_card(find_model(model)))
+        card = load_card(find_model(model)).with_variances(
+            prior_variance=prior_variance, noise_variance=noise_variance, side_variance=side_variance
+        )
+        loaded = load_encoder_model(card)
         seed = program.read_seed_file(seed_file)
     except (ValueError, OSError) as error:
         program.fail(error, program.EXIT_INPUT)
@@ -65,7 +80,14 @@ def send(
     to: Annotated[str, typer.Option(help="host:port of the encoder.")],
     bins: Annotated[int, typer.Option(help="L_max: a message is log2(L_max) bits.")] = 16,
     decoders: Annotated[int | None, typer.Option(help="K; all decoders of the encoder by default.")] = None,
-    pool_size: Annotated[int, typer.Option(help="N, candidates a message.")] = 1024,
+    pool: Annotated[
+        Pool | None,
+        typer.Option(help="lattice or iid; by default lattice for a Gaussian model, iid for others."),
+    ] = None,
+    pool_size: Annotated[
+        int | None,
+        typer.Option(help="N, candidates a message of an iid pool; by default 32768 (Gaussian model) or 1024."),
+    ] = None,
     coupling: Annotated[Coupling, typer.Option(help="gls or baseline.")] = "gls",
     seed: Annotated[str | None, typer.Option(help="Seed, 32 hex digits; random by default.")] = None,
     seed_file: SeedFile = None,
@@ -81,8 +103,9 @@ def send(
             status = client.status()
             samples = [read_sources(path, tuple(status.source_shape)) for path in files]
             session = client.session(
-                pool_size=pool_size,
                 bins=bins,
+                pool=pool,
+                pool_size=pool_size,
                 decoders=len(status.decoder_addresses) if decoders is None else decoders,
                 coupling=coupling,
                 seed=chosen,
@@ -90,6 +113,7 @@ def send(
             opened = client.open(session, share_seed=pre_shared is None)
             sources = np.concatenate(samples)
             print(f"session {session.digest.hex()}, {len(sources)} messages from {opened.next_message} on")
+            print(f"{session.pool_kind} pool of {session.pool_size} candidates")
             missed: dict[int, str] = {}
             delivered = [0] * session.decoders
             payload = 0
@@ -111,6 +135,31 @@ def send(
         print(f"decoder {index} at {status.decoder_addresses[index]}: {count} acknowledged{note}")
     if missed:
         raise SystemExit(program.EXIT_PEER)
+
+
+@app.command()
+def estimate(
+    readings: Annotated[Path, typer.Argument(help=".npy file of readings of the source, float32 or float64.")],
+    side_information: Annotated[
+        list[Path] | None, typer.Option(help=".npy file of side information of the same moments; repeat it.")
+    ] = None,
+) -> None:
+    """Estimate a Gaussian source from a sample; prints the options for `serve` of both programs, and nothing else."""
+    try:
+        card = load_card(find_model("gaussian"))
+        sides = {str(path): read_sources(path, ()) for path in side_information or []}
+        found = estimate_variances(read_sources(readings, ()), sides)
+    except (ValueError, OSError) as error:
+        program.fail(error, program.EXIT_INPUT)
+    for name, variance in found.side_variances.items():
+        print(f"{name}: variance {variance:.6g} of side information less readings", file=sys.stderr)
+    noise = found.prior_variance * card.number("noise_variance") / card.number("prior_variance")
+    options = f"--prior-variance {found.prior_variance:.6g} --noise-variance {noise:.6g}"
+    if found.side_variance is None:
+        print("side variance: not estimated, since no --side-information is given", file=sys.stderr)
+    else:
+        options += f" --side-variance {found.side_variance:.6g}"
+    print(options)
 
 
 def main() -> None:

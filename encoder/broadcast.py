@@ -24,11 +24,15 @@ RETRY_SECONDS = 2.0
 """Pause between attempts to reach a decoder that was given up."""
 
 _RECONNECT_SECONDS = 0.1
+_MAX_LOSSES = 5
+"""Connections lost one after another without an acknowledgement before a decoder is given up."""
 
 _CONNECTION_LOST = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.CANCELLED,
     grpc.StatusCode.DEADLINE_EXCEEDED,
+    # What gRPC's core says when a connection breaks in the middle of a write.
+    grpc.StatusCode.INTERNAL,
 }
 _Stream: TypeAlias = "grpc.aio.StreamStreamCall[pb.ReceiveMessagesRequest, pb.ReceiveMessagesResponse]"
 _log = logging.getLogger("gumbelcast.encoder")
@@ -76,6 +80,7 @@ class DecoderLink:
         self._session = session
         self._patience = patience
         self._given_up = False
+        self._losses = 0
         self._next_message = 0
         self._pending: deque[_Pending] = deque()
         self._wake = asyncio.Event()
@@ -147,7 +152,8 @@ class DecoderLink:
                 await self._connect()
                 await self._stream()
             except DecoderLost as error:
-                if self.ready:
+                self._losses += 1
+                if self.ready and self._losses < _MAX_LOSSES:
                     _log.warning("%s: %s; trying again for %.0f s", self, error, self._patience)
                 else:
                     self._give_up(str(error))
@@ -217,6 +223,7 @@ class DecoderLink:
             raise DecoderRefused(f"it acknowledged up to message {response.next_message}, expected {head.end}")
         for failure in response.failures:
             _log.warning("%s could not decode message %d: %s", self, failure.message, failure.reason)
+        self._losses = 0
         self._pending.popleft().settle("")
 
     def _give_up(self, reason: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy.typing as npt
 
@@ -13,8 +13,15 @@ from gumbelcast import convert
 from gumbelcast.transport import CALL_SECONDS, STREAM_SECONDS, open_blocking_channel, rows_per_batch
 from gumbelcast.v1 import encoder_pb2 as pb
 from gumbelcast.v1.encoder_pb2_grpc import EncoderServiceStub
-from shared_rng import Coupling, Session
+from shared_rng import CodecError, Coupling, Session
+from shared_rng.lattice import lattice_for
 
+Pool = Literal["lattice", "iid"]
+
+ARRIVAL_POOL_SIZE = 2**15
+"""N of an i.i.d. pool by default where a race stops early: the paper's."""
+INDEX_POOL_SIZE = 1024
+"""N by default where all candidates are weighed."""
 OPEN_SECONDS = 600.0
 """Deadline of opening a session, above any sensible time that an encoder waits for its decoders."""
 
@@ -43,19 +50,51 @@ class EncoderClient:
         return response
 
     def session(
-        self, *, pool_size: int, bins: int, decoders: int, coupling: Coupling = "gls", seed: int | None = None
+        self,
+        *,
+        bins: int,
+        decoders: int,
+        pool: Pool | None = None,
+        pool_size: int | None = None,
+        coupling: Coupling = "gls",
+        seed: int | None = None,
     ) -> Session:
-        """A session for the model that the encoder serves; a random seed unless one is given."""
+        """A session for the model that the encoder serves; a random seed unless one is given.
+
+        Args:
+            bins: L_max.
+            decoders: K.
+            pool: ``lattice`` or ``iid``; by default a lattice for a Gaussian model and ``iid`` for others.
+            pool_size: N of an i.i.d. pool, by default 32768 for a Gaussian model and 1024 for others.
+            coupling: ``gls`` or ``baseline``.
+            seed: 128 bits.
+
+        Raises:
+            CodecError: the model has no such pool, N is given for a lattice, or a field is out of range.
+        """
         status = self.status()
+        gaussian = status.gaussian if status.HasField("gaussian") else None
+        common: dict[str, Any] = {
+            "seed": secrets.randbits(128) if seed is None else seed,
+            "bins": bins,
+            "decoders": decoders,
+            "model_digest": status.model_digest,
+            "coupling": coupling,
+        }
+        if pool == "lattice" or (pool is None and gaussian is not None):
+            if gaussian is None:
+                raise CodecError("pool", "lattice", "iid, since the encoder's source is not Gaussian")
+            if pool_size is not None:
+                raise CodecError("pool_size", f"{pool_size} for a lattice", "none (N follows from K and L_max), or iid")
+            lattice = lattice_for(decoders, bins, gaussian.prior_variance, gaussian.side_variance)
+            return Session(pool_kind="lattice", pool_size=lattice.pool_size, cell_width=lattice.cell_width, **common)
+        default = INDEX_POOL_SIZE if gaussian is None else ARRIVAL_POOL_SIZE
         return Session(
-            seed=secrets.randbits(128) if seed is None else seed,
-            pool_size=pool_size,
-            bins=bins,
-            decoders=decoders,
-            model_digest=status.model_digest,
+            pool_size=default if pool_size is None else pool_size,
             latent_dimension=status.latent_dimension,
             pool_variance=status.pool_variance,
-            coupling=coupling,
+            race_order="index" if gaussian is None else "arrival",
+            **common,
         )
 
     def open(self, session: Session, *, share_seed: bool = True) -> pb.OpenSessionResponse:
@@ -70,7 +109,7 @@ class EncoderClient:
         self, session: Session, sources: npt.NDArray[Any], first_message: int = 0, batch: int = 64
     ) -> Iterator[pb.EncodeResponse]:
         """Send sources [B, *source_shape] in batches, split below the message limit; yields the answers."""
-        size = rows_per_batch(sources[:1].nbytes, batch)
+        size = rows_per_batch(convert.to_tensor(sources[:1]).ByteSize(), batch)
         requests = (
             pb.EncodeRequest(
                 session_digest=session.digest,

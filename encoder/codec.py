@@ -43,14 +43,21 @@ class EncodedBatch:
 class Encoder:
     """The encoder of one session (arXiv 2506.05632, section 3)."""
 
-    def __init__(self, session: Session, model: EncoderModel) -> None:
+    def __init__(self, session: Session, model: EncoderModel, search: int = 0) -> None:
         """Bind a session to the encoder's half of its model.
+
+        Args:
+            session: the session.
+            model: the encoder's half of its model.
+            search: nodes of a searching encoder (``encoder.search``), or 0 for GLS alone.
 
         Raises:
             SessionMismatch: a session field is not what the model needs.
+            CodecError: the session cannot be searched.
         """
         self.session = session
         self.model = model.for_session(session)
+        self._search = self.model.search(session, search) if search else None
 
     def encode(self, sources: npt.NDArray[np.floating], first_message: int = 0) -> EncodedBatch:
         """Messages of sources [B, *source_shape], numbered from ``first_message`` on.
@@ -77,7 +84,8 @@ class Encoder:
         messages = range(first_message, first_message + len(sources))
         mean, variance = self.model.target(sources)
         if kernel.serves(self.session):
-            selection = kernel.encoder_race(self.session, messages, mean, variance).selection
+            labels = None if self._search is None else self._search.labels(sources, first_message)
+            selection = kernel.encoder_race(self.session, messages, mean, variance, labels).selection
             require_picks(selection)
             return selection.picks, kernel.labels_of(self.session, messages, selection.picks)
         pool = samples(self.session, messages)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
-from shared_rng import CodecError
+from shared_rng import CodecError, load_npy
 
 _IDX_IMAGES = b"\x00\x00\x08\x03"
 
@@ -50,24 +51,21 @@ def read_sources(path: Path, source_shape: tuple[int, ...]) -> npt.NDArray[np.fl
         samples = to_unit_range(samples)
         if len(source_shape) == 2 and samples.ndim == 3 and samples.shape[2] > source_shape[1]:
             samples = samples[:, :, -source_shape[1] :]
-    if samples.dtype.kind != "f":
+    if samples.dtype.kind != "f" or samples.dtype.itemsize not in (4, 8):
         raise CodecError(str(path), f"dtype {samples.dtype}", "float32, float64 or uint8")
     if samples.ndim != 1 + len(source_shape) or samples.shape[1:] != source_shape:
         raise CodecError(str(path), f"samples of shape {samples.shape[1:]}", f"samples of shape {source_shape}")
-    return samples
+    return samples.astype(samples.dtype.newbyteorder("="))
 
 
 def _read(path: Path) -> npt.NDArray[Any]:
-    data = path.read_bytes()
     if path.suffix == ".npy":
-        try:
-            return np.asarray(np.load(path, allow_pickle=False))
-        except (ValueError, EOFError) as error:
-            raise CodecError(str(path), str(error), "a .npy file") from error
+        return np.asarray(load_npy(path, "source file"))
+    data = path.read_bytes()
     if data[:2] == b"\x1f\x8b":
         try:
             data = gzip.decompress(data)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise CodecError(str(path), str(error), "a complete gzip file") from error
     if data[:4] == _IDX_IMAGES:
         return read_idx(data, str(path))
@@ -76,3 +74,5 @@ def _read(path: Path) -> npt.NDArray[Any]:
             return np.asarray(image.convert("L"))[None]
     except UnidentifiedImageError as error:
         raise CodecError(str(path), "an unknown kind of file", "a .npy, IDX or image file") from error
+    except (OSError, SyntaxError) as error:
+        raise CodecError(str(path), f"no readable image ({error})", "a .npy, IDX or image file") from error

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from encoder.model import Floats
+from encoder.search import MessageSearch
 from shared_rng import CodecError, ModelCard, Session
 from shared_rng.lattice import TARGET_SPREAD
 
@@ -15,12 +16,15 @@ from shared_rng.lattice import TARGET_SPREAD
 class GaussianEncoderModel:
     """A ~ N(0, prior_variance), W = A + N(0, noise_variance). Sources are scalars, [B].
 
-    On a lattice the target is N(a, (0.02 w)²) with the cell width w, whatever the card's noise variance.
+    On a lattice the target is N(a, (0.02 w)²) with the cell width w, whatever the card's noise variance. The
+    side information's variance is not used for encoding: whoever opens a session asks for it.
     """
 
     digest: bytes
     noise_variance: float
     pool_variance: float
+    prior_variance: float
+    side_variance: float
     latent_dimension: int = 1
     source_shape: tuple[int, ...] = ()
 
@@ -35,7 +39,10 @@ class GaussianEncoderModel:
         for name, value in (("prior_variance", prior), ("noise_variance", noise)):
             if not 0 < value < float("inf"):
                 raise CodecError(f"card architecture.{name}", value, "a finite number above 0")
-        return cls(card.digest, noise, prior + noise)
+        side = card.number("side_variance")
+        if not side > 0:
+            raise CodecError("card architecture.side_variance", side, "a number above 0, or Infinity for none")
+        return cls(card.digest, noise, prior + noise, prior, side)
 
     def for_session(self, session: Session) -> GaussianEncoderModel:
         """See :meth:`encoder.model.EncoderModel.for_session`."""
@@ -45,6 +52,10 @@ class GaussianEncoderModel:
             return replace(self, noise_variance=spread * spread, pool_variance=float("inf"))
         session.require(pool_kind="gaussian", pool_variance=self.pool_variance)
         return self
+
+    def search(self, session: Session, nodes: int) -> MessageSearch:
+        """See :meth:`encoder.model.EncoderModel.search`."""
+        return MessageSearch(session, self.prior_variance, self.side_variance, nodes)
 
     def target(self, sources: Floats) -> tuple[Floats, Floats]:
         """Mean a and variance of p_{W|A}, each [B, 1]."""

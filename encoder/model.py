@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from shared_rng import CodecError, ModelCard, Session
+
+if TYPE_CHECKING:
+    from encoder.search import MessageSearch
 
 Floats = npt.NDArray[np.float64]
 
@@ -43,6 +46,14 @@ class EncoderModel(Protocol):
         """
         ...
 
+    def search(self, session: Session, nodes: int) -> MessageSearch:
+        """A searching encoder for this session.
+
+        Raises:
+            CodecError: the session cannot be searched.
+        """
+        ...
+
     def target(self, sources: Floats) -> tuple[Floats, Floats]:
         """Mean and variance of the Gaussian p_{W|A}, each [B, D], of sources [B, *source_shape]."""
         ...
@@ -60,9 +71,11 @@ def target_log_weights(mean: Floats, variance: Floats, samples: Floats, pool_var
     Returns:
         [B, N] in nats.
     """
-    distance = np.square(samples - mean[:, None, :]) / variance[:, None, :]
-    distance -= np.square(samples) / pool_variance
-    return np.asarray(-0.5 * distance.sum(axis=2), dtype=np.float64)
+    # A source far out of range overflows to weights of zero, which the selection reports.
+    with np.errstate(over="ignore"):
+        distance = np.square(samples - mean[:, None, :]) / variance[:, None, :]
+        distance -= np.square(samples) / pool_variance
+        return np.asarray(-0.5 * distance.sum(axis=2), dtype=np.float64)
 
 
 def load_encoder_model(card: ModelCard) -> EncoderModel:

@@ -13,9 +13,10 @@ import grpc
 
 from encoder.broadcast import WINDOW, DecoderLink, DecoderLost, DecoderRefused
 from encoder.codec import EncodedBatch, Encoder
+from encoder.gaussian import GaussianEncoderModel
 from encoder.model import EncoderModel
 from gumbelcast import convert
-from gumbelcast.transport import refusing, refusing_stream, until
+from gumbelcast.transport import Service, refusing, refusing_stream, until
 from gumbelcast.v1 import encoder_pb2 as pb
 from gumbelcast.v1 import encoder_pb2_grpc
 from gumbelcast.v1.decoder_pb2 import ReceiveMessagesRequest
@@ -79,7 +80,7 @@ class NoDecoders(Exception):
     """No decoder took the session."""
 
 
-class EncoderService(encoder_pb2_grpc.EncoderServiceServicer):
+class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
     """Answers the calls of ``encoder.proto``; numeric work runs in one thread beside the event loop."""
 
     def __init__(
@@ -90,7 +91,7 @@ class EncoderService(encoder_pb2_grpc.EncoderServiceServicer):
         patience: float,
         pre_shared_seed: int | None = None,
     ) -> None:
-        self.stopping = asyncio.Event()
+        super().__init__()
         self._model = model
         self._addresses = list(decoder_addresses)
         self._patience = patience
@@ -191,11 +192,18 @@ class EncoderService(encoder_pb2_grpc.EncoderServiceServicer):
             pool_variance=self._model.pool_variance,
             source_shape=self._model.source_shape,
             decoder_addresses=self._addresses,
+            gaussian=_gaussian_source(self._model),
             sessions=[
                 pb.EncoderSessionStatus(session_digest=digest, next_message=state.next_message, decoders=state.states())
                 for digest, state in self._sessions.items()
             ],
         )
+
+
+def _gaussian_source(model: EncoderModel) -> pb.GaussianSource | None:
+    if not isinstance(model, GaussianEncoderModel):
+        return None
+    return pb.GaussianSource(prior_variance=model.prior_variance, side_variance=model.side_variance)
 
 
 def _broadcast(links: list[DecoderLink], batch: EncodedBatch) -> asyncio.Future[pb.EncodeResponse]:
@@ -212,7 +220,7 @@ def _broadcast(links: list[DecoderLink], batch: EncodedBatch) -> asyncio.Future[
             first_message=batch.first_message,
             count=len(batch.labels),
             payload_bytes=len(batch.payload),
-            picks=batch.picks,
+            picks=batch.picks.tolist(),
             deliveries=deliveries,
         )
 

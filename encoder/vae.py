@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NoReturn
+
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -41,18 +42,23 @@ class VaeEncoderModel:
     def __init__(self, card: ModelCard) -> None:
         if card.weights is None:
             raise CodecError("card weights", "nothing", "the weights of a VAE")
-        self.latent_dimension = int(card.number("latent_dimension"))
-        self.source_shape: tuple[int, ...] = (int(card.number("source_height")), int(card.number("source_width")))
+        self.latent_dimension = card.size("latent_dimension")
+        self.source_shape: tuple[int, ...] = (card.size("source_height"), card.size("source_width"))
         self.digest = card.digest
         size = self.source_shape[0] * self.source_shape[1]
         # Double precision makes a picked sample independent of batch size and thread count in practice.
-        self._network = EncoderNetwork(size, int(card.number("encoder_hidden")), self.latent_dimension).double()
+        self._network = EncoderNetwork(size, card.size("encoder_hidden"), self.latent_dimension).double()
         tensors = load_file(card.weights)
         own = {name.removeprefix(PREFIX): t.double() for name, t in tensors.items() if name.startswith(PREFIX)}
+        if set(own) == set(self._network.state_dict()):
+            hidden, size = own["layers.0.weight"].shape
+            card.require_size(hidden, "encoder_hidden")
+            card.require_size(size, "source_height", "source_width")
+            card.require_size(len(own["layers.4.weight"]) // 2, "latent_dimension")
         try:
             self._network.load_state_dict(own)
         except RuntimeError as error:
-            raise CodecError("card architecture", str(error), "numbers that fit the weights") from error
+            raise CodecError("card weights", str(error), "the encoder's layers") from error
         self._network.eval()
 
     def for_session(self, session: Session) -> VaeEncoderModel:
@@ -66,9 +72,13 @@ class VaeEncoderModel:
         )
         return self
 
+    def search(self, session: Session, nodes: int) -> NoReturn:
+        """Refused: the encoder does not know the decoders' networks."""
+        raise CodecError("encoder search", f"{nodes} nodes with a VAE", "a Gaussian model with a lattice pool")
+
     @torch.inference_mode()
     def target(self, sources: Floats) -> tuple[Floats, Floats]:
         """Mean and variance of p_{W|A}, each [B, D], of images [B, height, width]."""
-        flat = torch.from_numpy(np.ascontiguousarray(sources, dtype=np.float64)).flatten(1)
+        flat = torch.tensor(sources, dtype=torch.float64).flatten(1)
         mean, log_variance = self._network(flat)
         return mean.numpy(), log_variance.exp().numpy()

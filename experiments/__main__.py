@@ -1,4 +1,4 @@
-"""Command line of the experiments: ``python -m experiments demo | gaussian | sweep | toy | train`` (``gumbelcast``)."""
+"""Command line: ``python -m experiments demo | gaussian | sweep | toy | bench | train`` (``gumbelcast``)."""
 
 from __future__ import annotations
 
@@ -195,6 +195,30 @@ def toy(out: Out) -> None:
     title = f"Means over {PAIRS} random pairs, {LETTERS} letters"
     report.print_table(title, report.TOY_COLUMNS, [report.toy_row(record) for record in records])
     print(f"results.json and toy.png are in {out}")
+
+
+@app.command()
+def bench(out: Out) -> None:
+    """Measure speed as ratios to NumPy scans, growth with N, memory, and messages a second through the services."""
+    from experiments import bench as measure
+    from experiments import report
+    from experiments.processes import ServiceFailed
+
+    # Stopped by SIGTERM, the services must be stopped as well.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    started = time.perf_counter()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        measured = measure.run_bench()
+        path = measured.write(out, _configuration(started))
+    except (ValueError, OSError) as error:
+        fail(error, EXIT_INPUT)
+    except (ServiceFailed, RuntimeError) as error:
+        fail(error, EXIT_SERVICE)
+    title = "Microseconds of processor time a message, and ratios (×) to scans over all N candidates"
+    report.print_table(title, measure.COLUMNS, [measure.row(cell) for cell in measured.cells])
+    print("\n".join(measure.summary(measured)))
+    print(f"wrote {path}")
 
 
 @train_app.command()

@@ -101,6 +101,8 @@ def examples(example: Example, path: Path, rows: int = 4) -> None:
     figure = Figure(figsize=(1.05 * len(titles) + 1.2, 1.25 * len(shown) + 1.0), layout="constrained")
     grid = figure.subplots(len(shown), len(titles), squeeze=False)
     errors = np.square(outcome.reconstructions - example.sources).mean(axis=(2, 3))
+    # A failed message is drawn blank and is never the best.
+    errors = np.where(np.isnan(errors), np.inf, errors)
     for row, message in zip(grid, shown, strict=True):
         best = int(errors[:, message].argmin())
         pictures = [

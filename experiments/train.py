@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -122,10 +123,11 @@ class Trainer:
         self.steps += 1
         return parts
 
-    def state(self, epoch: int, crops: np.random.Generator) -> dict[str, object]:
+    def state(self, epoch: int, crops: np.random.Generator, digits: str) -> dict[str, object]:
         """All that resuming after ``epoch`` epochs needs."""
         return {
             "options": asdict(self.options),
+            "digits": digits,
             "epoch": epoch,
             "steps": self.steps,
             "encoder": self.encoder.state_dict(),
@@ -136,13 +138,19 @@ class Trainer:
             "crops_rng": json.dumps(crops.bit_generator.state),
         }
 
-    def restore(self, path: Path, crops: np.random.Generator) -> int:
+    def restore(self, path: Path, crops: np.random.Generator, digits: str) -> int:
         """Take up a checkpoint; returns the number of epochs done.
 
         Raises:
-            CodecError: it belongs to a run with other options.
+            CodecError: it is damaged, or belongs to a run with other options or digits.
         """
-        state = torch.load(path, weights_only=True)
+        try:
+            state = torch.load(path, weights_only=True)
+        except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            reason = str(error).splitlines()[0]
+            raise CodecError(str(path), reason, "a complete checkpoint; remove it to start again") from error
+        if state["digits"] != digits:
+            raise CodecError(str(path), f"digits {digits[:16]}", f"digits {state['digits'][:16]}, or another --out")
         for name, value in asdict(self.options).items():
             if state["options"].get(name) != value:
                 given = f"{name} {value}"
@@ -184,10 +192,11 @@ def train_mnist(digits: images.Images, out: Path, options: TrainingOptions) -> M
     if steps == 0:
         raise CodecError("training digits", len(training), f"at least one batch, {options.batch}")
     out.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256(digits.tobytes()).hexdigest()
     trainer = Trainer(options, steps)
     crops = np.random.default_rng(options.seed)
     checkpoint = out / CHECKPOINT_NAME
-    done = trainer.restore(checkpoint, crops) if checkpoint.is_file() else 0
+    done = trainer.restore(checkpoint, crops, digest) if checkpoint.is_file() else 0
     started = time.process_time()
     with progress() as bar:
         task = bar.add_task("training", total=options.epochs * steps, completed=done * steps)
@@ -200,14 +209,14 @@ def train_mnist(digits: images.Images, out: Path, options: TrainingOptions) -> M
                 bar.update(task, advance=1, description=_describe(epoch, options.epochs, parts))
             bar.console.print(_describe(epoch, options.epochs, Losses(*(sums / steps))))
             partial = checkpoint.with_suffix(".partial")
-            torch.save(trainer.state(epoch + 1, crops), partial)
+            torch.save(trainer.state(epoch + 1, crops, digest), partial)
             partial.replace(checkpoint)
     seconds = time.process_time() - started
     _export(trainer, out)
     metrics = _held_out_metrics(trainer, out, held_out)
     if done < options.epochs:
         metrics["training_cpu_seconds"] = round(seconds, 1)
-    return _write_card(out, options, digits, metrics)
+    return _write_card(out, options, len(digits), digest, metrics)
 
 
 def _describe(epoch: int, epochs: int, parts: Losses) -> str:
@@ -241,7 +250,7 @@ def _held_out_metrics(trainer: Trainer, out: Path, digits: images.Images) -> dic
     }
 
 
-def _write_card(out: Path, options: TrainingOptions, digits: images.Images, metrics: dict[str, float]) -> ModelCard:
+def _write_card(out: Path, options: TrainingOptions, count: int, digest: str, metrics: dict[str, float]) -> ModelCard:
     weights = out / WEIGHTS_NAME
     sha256 = weights_sha256(weights)
     training = {
@@ -249,9 +258,9 @@ def _write_card(out: Path, options: TrainingOptions, digits: images.Images, metr
         + "".join(f" --{name.replace('_', '-')} {value}" for name, value in asdict(options).items()),
         "data": {
             "name": "MNIST training digits, right half from a random 14x14 crop of the left half",
-            "digits": len(digits),
+            "digits": count,
             "held_out": images.HELD_OUT,
-            "sha256": hashlib.sha256(digits.tobytes()).hexdigest(),
+            "sha256": digest,
         },
         "options": asdict(options),
         "metrics": metrics,

@@ -1,6 +1,6 @@
 """Common randomness and Gumbel-max list sampling: all that both ends must compute identically."""
 
-from shared_rng.batches import checked_batch
+from shared_rng.batches import checked_batch, load_npy
 from shared_rng.card import ModelCard, find_model, load_card
 from shared_rng.errors import CodecError, MissingSideInformation, SequenceError, SessionMismatch
 from shared_rng.messages import pack, packed_size, unpack
@@ -27,6 +27,7 @@ __all__ = [
     "find_model",
     "label_of",
     "load_card",
+    "load_npy",
     "pack",
     "packed_size",
     "require_picks",

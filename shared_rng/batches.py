@@ -1,6 +1,10 @@
-"""The check that every batch passes at the boundary of either end."""
+"""Checks that arrays pass at the boundary of either end: batches, and the files they come from."""
 
 from __future__ import annotations
+
+import tokenize
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -31,3 +35,29 @@ def checked_batch(
         row = int(np.argmin(finite))
         raise CodecError(f"{name}, row {row} (message {first_message + row})", "NaN or infinity", "finite values")
     return checked
+
+
+def load_npy(path: Path, name: str, mmap_mode: Literal["r"] | None = None) -> npt.NDArray[Any]:
+    """The array of a ``.npy`` file.
+
+    Args:
+        path: the file.
+        name: what it holds, for the error.
+        mmap_mode: ``r`` to leave it on disk.
+
+    Raises:
+        CodecError: the file is missing, or no ``.npy`` file of numbers.
+    """
+    expected = "a .npy file of numbers"
+    if not path.is_file():
+        raise CodecError(name, f"no file {path}", expected)
+    with path.open("rb") as stream:
+        magic = stream.read(6)
+    # Checked first: numpy.load would take other kinds of file for pickles or archives.
+    if magic != b"\x93NUMPY":
+        raise CodecError(str(path), f"a file that begins with {magic.hex() or 'nothing'}", expected)
+    try:
+        array: npt.NDArray[Any] = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+    except (ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:
+        raise CodecError(str(path), str(error), expected) from error
+    return array

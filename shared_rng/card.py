@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,43 @@ class ModelCard:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise CodecError(f"card architecture.{name}", repr(value), "a number")
         return value
+
+    def size(self, name: str) -> int:
+        """A size of the architecture.
+
+        Raises:
+            CodecError: it is missing, or no integer above 0.
+        """
+        value = self.architecture.get(name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise CodecError(f"card architecture.{name}", repr(value), "an integer above 0")
+        return value
+
+    def require_size(self, expected: int, *names: str) -> None:
+        """Check sizes of the architecture, or their product, against what the weights have.
+
+        Raises:
+            CodecError: they differ; it names them.
+        """
+        if math.prod(self.size(name) for name in names) != expected:
+            given = " and ".join(str(self.size(name)) for name in names)
+            product = " as their product" if len(names) > 1 else ""
+            fields = " and ".join(f"architecture.{name}" for name in names)
+            raise CodecError(f"card {fields}", given, f"{expected}{product}, as the weights have")
+
+    def with_variances(self, **variances: float | None) -> ModelCard:
+        """The card of a Gaussian source with other variances and the digest that follows; None keeps the card's.
+
+        Raises:
+            CodecError: a variance is given and the source is not Gaussian.
+        """
+        given = {name: float(value) for name, value in variances.items() if value is not None}
+        if not given:
+            return self
+        if self.source != "gaussian":
+            raise CodecError(", ".join(given), f"given for a {self.source} source", "a model of a gaussian source")
+        architecture = self.architecture | given
+        return replace(self, architecture=architecture, digest=model_digest(self.source, architecture, None))
 
 
 def weights_sha256(path: Path) -> str:
@@ -106,6 +144,6 @@ def find_model(name: str) -> Path:
     shipped = {path.parent.name: path.parent for path in Path(str(resources.files("zoo"))).glob(f"*/{CARD_NAME}")}
     if name in shipped:
         return shipped[name]
-    if Path(name).is_dir():
+    if name and Path(name).is_dir():
         return Path(name)
     raise CodecError("model", repr(name), f"a folder, or one of: {', '.join(sorted(shipped))}")

@@ -23,6 +23,10 @@ class CodecError(ValueError):
         self.expected = expected
         super().__init__(f"{operand}: got {given}, expected {expected}")
 
+    def __reduce__(self) -> tuple[type[CodecError], tuple[str, object, object]]:
+        """Let the error cross process boundaries."""
+        return type(self), (self.operand, self.given, self.expected)
+
 
 class SessionMismatch(CodecError):
     """The two ends hold different values for a session field (design rule: checked, never assumed)."""

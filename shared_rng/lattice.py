@@ -11,10 +11,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
+from shared_rng.compiled import erfc
 from shared_rng.errors import CodecError
+from shared_rng.variates import Floats, inverse_normal_cdf
+
+Aim = Literal["mse", "mean_db"]
 
 TARGET_SPREAD = 0.02
 """Standard deviation of the encoder's target N(a, ·), in cell widths: nearly a quantiser."""
@@ -29,6 +34,7 @@ _NODES = 401
 _PERIODS = np.geomspace(2.5, 25.0, 2000)
 """Periods that are tried, in standard deviations σp of the source given the side information."""
 _EDGE_GAIN = 1.7
+_MEAN_DB_SHARE = 0.45
 
 
 @dataclass(frozen=True)
@@ -39,22 +45,28 @@ class Lattice:
     pool_size: int
 
 
-def lattice_for(decoders: int, bins: int, prior_variance: float, side_variance: float) -> Lattice:
+def lattice_for(decoders: int, bins: int, prior_variance: float, side_variance: float, aim: Aim = "mse") -> Lattice:
     """Cell width and size of the lattice.
 
     The period c minimises ``c² / (12 K² L²) + (c / (K L))² E[pf - pf^K] + c² E[pf^K]`` with
     ``pf(a) = Q((c/2 - a(1 - c₁)) / s) + Q((c/2 + a(1 - c₁)) / s)``, ``s = σ c₁`` and a ~ N(0, 1), for a
-    source of unit variance; it is then widened by 1 + 1.7 / (K L²).
+    source of unit variance; it is then widened by 1 + 1.7 / (K L²). For ``mean_db``, the mean over messages
+    of the squared error in dB, a wrong cell costs little more than a right one gains, and .45 of that period
+    is within .1 dB of the best at K = 1 and 4, L_max = 2, 8 and 64.
 
     Args:
         decoders: K.
         bins: L_max.
         prior_variance: variance of the source.
         side_variance: variance of the side information's noise, finite.
+        aim: the distortion to keep small, ``mse`` or ``mean_db``.
 
     Raises:
-        CodecError: a variance is not a finite number above 0.
+        CodecError: K or L_max is below 1, or a variance is not a finite number above 0.
     """
+    for count, number in (("decoders", decoders), ("bins", bins)):
+        if number < 1:
+            raise CodecError(count, number, "at least 1")
     for name, value in (("prior_variance", prior_variance), ("side_variance", side_variance)):
         if not 0 < value < float("inf"):
             raise CodecError(name, value, "a finite number above 0 for a lattice")
@@ -72,14 +84,47 @@ def lattice_for(decoders: int, bins: int, prior_variance: float, side_variance: 
     inside = periods / (decoders * bins)
     cost = inside**2 / 12.0 + inside**2 * (any_wrong - all_wrong) + periods**2 * all_wrong
     period = float(periods[np.argmin(cost)]) * (1.0 + _EDGE_GAIN / (decoders * bins**2))
-    width = period / bins
+    width = period * (_MEAN_DB_SHARE if aim == "mean_db" else 1.0) / bins
     pool_size = max(bins, 2 * math.ceil(RANGE / width) + 2)
     return Lattice(width * math.sqrt(prior_variance), pool_size)
 
 
-_erfc = np.vectorize(math.erfc, otypes=[np.float64])
+def cell_answer(
+    centre: Floats, mean: Floats, cell_width: float, posterior_variance: float, index: int, decoders: int
+) -> Floats:
+    """What decoder ``index`` of K answers once it has picked a cell: any shape, that of ``centre``.
+
+    The cell of width w holds the source if the pick is right. A single decoder answers with the mean of its
+    posterior N(m, σp²) truncated to the cell. Of K > 1 decoders, decoder k answers with the (k + ½) / K
+    quantile of N(m, 3 σp²) truncated to the cell, so that K answers share it.
+
+    Args:
+        centre: the picked points; NaN where a message failed.
+        mean: m = c₁·t, the posterior means.
+        cell_width: w.
+        posterior_variance: σp².
+        index: k, 0 … K - 1.
+        decoders: K.
+    """
+    spread = math.sqrt(posterior_variance * (1.0 if decoders == 1 else POINT_SPREAD))
+    # Mirrored so that the cell lies in the lower tail, where the normal CDF keeps its precision.
+    sign = np.where(centre > mean, -1.0, 1.0)
+    place = sign * (centre - mean)
+    low, high = (place - cell_width / 2.0) / spread, (place + cell_width / 2.0) / spread
+    below, above = upper_tail(-low), upper_tail(-high)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if decoders == 1:
+            density = np.exp(-0.5 * low * low) - np.exp(-0.5 * high * high)
+            inside = density / math.sqrt(2.0 * math.pi) / (above - below)
+        else:
+            share = (index + 0.5) / decoders
+            quantile = below + np.where(sign > 0, share, 1.0 - share) * (above - below)
+            inside = inverse_normal_cdf(np.clip(quantile, 1e-300, 1.0 - 1e-16))
+    # Beyond about 37 standard deviations nothing is left of the normal: the edge nearest to the mean.
+    inside = np.where(above - below > 0.0, np.clip(inside, low, high), high)
+    return np.asarray(mean + sign * inside * spread)
 
 
-def upper_tail(x: np.ndarray) -> np.ndarray:
+def upper_tail(x: Floats) -> Floats:
     """Q(x) = P(N(0, 1) > x), same shape."""
-    return np.asarray(0.5 * _erfc(x / math.sqrt(2.0)))
+    return np.asarray(0.5 * erfc(x / math.sqrt(2.0)))

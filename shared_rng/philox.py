@@ -7,6 +7,7 @@ the 128-bit seed, low word first. Nothing is consumed, so a message can be decod
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Sequence
 
@@ -71,6 +72,8 @@ def words(seed: int, domain: int, message: int, start: int, count: int) -> Words
     Raises:
         CodecError: an argument is out of range.
     """
+    # Plain integers: a numpy integer would overflow, or wrap without a word, in the shifts below.
+    seed, domain, message = operator.index(seed), operator.index(domain), operator.index(message)
     for name, value, bits in (("seed", seed, 128), ("domain", domain, 64), ("message", message, 64)):
         if not 0 <= value < 2**bits:
             raise CodecError(name, value, f"an integer in 0 … 2^{bits} - 1")

@@ -46,7 +46,10 @@ def _pick(log_weights: Floats, log_times: Floats) -> int | str:
         return f"{int(np.isposinf(log_weights).sum())} of {log_weights.size} log importance weights are infinite"
     if best == -np.inf:
         return f"all {log_weights.size} importance weights are zero"
-    return int(np.argmin(log_times - log_weights))
+    # A weight of zero loses whatever its race says.
+    scores = np.full(log_weights.shape, np.inf)
+    np.subtract(log_times, log_weights, out=scores, where=log_weights > -np.inf)
+    return int(np.argmin(scores))
 
 
 def encoder_select(session: Session, messages: Sequence[int], log_weights: Floats) -> Selection:

@@ -24,6 +24,7 @@ Coupling = Literal["gls", "baseline"]
 MAX_BINS = 2**16
 MAX_POOL = 2**24
 MAX_DECODERS = 2**16
+MAX_VARIANCE = 1e18
 _DIGEST_BLOCK = 256
 _SEED_BYTES = 16
 
@@ -36,6 +37,11 @@ def seed_digest(seed: int) -> bytes:
 def _check_integer(name: str, value: object, low: int, high: int, expected: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise CodecError(name, repr(value), expected)
+
+
+def _check_real(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_VARIANCE:
+        raise CodecError(name, repr(value), f"a finite number above 0, at most {MAX_VARIANCE:g}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +84,7 @@ class Session:
     protocol_version: int = PROTOCOL_VERSION
 
     def __post_init__(self) -> None:
-        if self.protocol_version != PROTOCOL_VERSION:
+        if type(self.protocol_version) is not int or self.protocol_version != PROTOCOL_VERSION:
             raise SessionMismatch("protocol_version", self.protocol_version, PROTOCOL_VERSION)
         _check_integer("seed", self.seed, 0, 2**128 - 1, "an integer in 0 … 2^128 - 1")
         _check_integer("pool_size", self.pool_size, 2, MAX_POOL, "an integer in 2 … 2^24")
@@ -93,15 +99,15 @@ class Session:
             raise CodecError("pool_kind", repr(self.pool_kind), "gaussian, discrete or lattice")
         if self.coupling not in get_args(Coupling):
             raise CodecError("coupling", repr(self.coupling), "gls or baseline")
-        if not 0 < self.pool_variance < float("inf"):
-            raise CodecError("pool_variance", self.pool_variance, "a finite number above 0")
+        _check_real("pool_variance", self.pool_variance)
         if self.pool_kind != "gaussian" and (self.latent_dimension, self.pool_variance) != (1, 1.0):
             given = f"latent_dimension {self.latent_dimension} and pool_variance {self.pool_variance}"
             raise CodecError(f"{self.pool_kind} pool", given, "latent_dimension 1 and pool_variance 1")
         lattice = self.pool_kind == "lattice"
-        if not (0 < self.cell_width < float("inf") if lattice else self.cell_width == 0):
-            expected = "a finite number above 0" if lattice else f"0 for a {self.pool_kind} pool"
-            raise CodecError("cell_width", self.cell_width, expected)
+        if lattice:
+            _check_real("cell_width", self.cell_width)
+        elif self.cell_width != 0:
+            raise CodecError("cell_width", self.cell_width, f"0 for a {self.pool_kind} pool")
         if self.race_order not in get_args(RaceOrder):
             raise CodecError("race_order", repr(self.race_order), "index or arrival")
         if self.race_order == "arrival" and self.pool_kind != "gaussian":

@@ -55,7 +55,7 @@ def gaussian_card(prior: float = 1.0, noise: float = 0.05, side: float = 0.5) ->
 
 def gaussian_models(card: ModelCard, **changes: Any) -> tuple[Session, GaussianEncoderModel, GaussianDecoderModel]:
     """Both halves of a Gaussian model, and a session that fits them."""
-    encoder_model, decoder_model = GaussianEncoderModel(card), GaussianDecoderModel(card)
+    encoder_model, decoder_model = GaussianEncoderModel.from_card(card), GaussianDecoderModel.from_card(card)
     changes = {"model_digest": card.digest, "pool_variance": encoder_model.pool_variance} | changes
     return make_session(**changes), encoder_model, decoder_model
 

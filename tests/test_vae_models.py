@@ -141,7 +141,6 @@ def test_wrong_side_shape(card: ModelCard, shape: tuple[int, ...]) -> None:
         ends(card)[1].decode(bytes(packed_size(shape[0], 3)), np.zeros(shape))
 
 
-@pytest.mark.xfail(raises=UserWarning, strict=True, reason="torch.from_numpy warns of an array that is read-only")
 def test_read_only_arrays(card: ModelCard) -> None:
     """As they come from the wire."""
     encoder, decoder = ends(card)
@@ -166,13 +165,13 @@ DECODER_FIELDS = [
     ],
 )
 def test_card_that_does_not_fit_the_weights(tmp_path: Path, half: type, field: str) -> None:
-    """The refusal shows the layers whose sizes differ; a number that is missing is named itself."""
     card = write_vae(tmp_path, architecture={field: 14})
-    with refused("card architecture", "size mismatch", "fit the weights"):
+    with refused(f"architecture.{field}", "14", "as the weights have"):
         half(card)
-    card = write_vae(tmp_path, architecture={field: "14"})
-    with refused(f"card architecture.{field}", "'14'", "a number"):
-        half(card)
+    for value in ("14", 0, 2.5, True):
+        card = write_vae(tmp_path, architecture={field: value})
+        with refused(f"card architecture.{field}", repr(value), "an integer above 0"):
+            half(card)
 
 
 @pytest.mark.parametrize(("half", "prefix"), [(VaeEncoderModel, "encoder."), (VaeDecoderModel, "decoder.")])
@@ -182,9 +181,9 @@ def test_weights_of_the_other_half_only(tmp_path: Path, half: type, prefix: str)
     own = {name: t for name, t in tensors.items() if name.startswith(prefix)}
     half(write_vae(tmp_path, own))
     other = {name: t for name, t in tensors.items() if not name.startswith(prefix)}
-    with refused("card architecture", "Missing key", "fit the weights"):
+    with refused("card weights", "Missing key", "layers"):
         half(write_vae(tmp_path, other))
-    with refused("card architecture", "Unexpected key", "fit the weights"):
+    with refused("card weights", "Unexpected key", "layers"):
         half(write_vae(tmp_path, own | {f"{prefix}extra": np.zeros(1, np.float32)}))
 
 

@@ -30,7 +30,7 @@ def to_tensor(array: npt.NDArray[Any]) -> Tensor:
         ValueError: another dtype.
     """
     for kind, dtype in _TYPES.items():
-        if array.dtype == dtype:
+        if array.dtype.newbyteorder("<") == dtype:
             data = np.ascontiguousarray(array, dtype=dtype).tobytes()
             return Tensor(type=Tensor.Type.Name(kind), shape=array.shape, data=data)
     raise ValueError(f"tensor: got dtype {array.dtype}, expected uint8, float32 or float64")

@@ -7,8 +7,9 @@ import contextlib
 import functools
 import logging
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, NoReturn, Protocol
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import Any, NoReturn
 
 import grpc
 import grpc.aio
@@ -30,12 +31,33 @@ CALL_SECONDS = 60.0
 STOP_SECONDS = 30.0
 """How long a stopping server lets batches in flight finish."""
 
+_LAST_SECONDS = 0.5
+
 _LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 _log = logging.getLogger("gumbelcast")
 
 
 class BindError(Exception):
     """The address cannot be bound."""
+
+
+def check_free(bind: str) -> None:
+    """Bind an address for a moment: the system's reason is clearer than gRPC's, which logs lines of its own.
+
+    Raises:
+        BindError: ``bind`` is no ``host:port``, or it cannot be bound.
+    """
+    host, _, port = bind.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise BindError(f"bind: got {bind!r}, expected host:port with a port in 0 … 65535")
+    try:
+        name = host.strip("[]")
+        family, kind, number, _, address = socket.getaddrinfo(name, int(port), type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, number) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise BindError(f"cannot bind {bind}: {error.strerror or error}") from error
 
 
 def _channel_options(address: str) -> list[tuple[str, Any]]:
@@ -74,11 +96,12 @@ def refusing(error_type: type[ValueError]) -> Callable[[Callable[..., Any]], Cal
 
     def decorate(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
         @functools.wraps(handler)
-        async def wrapped(self: Any, request: Any, context: Any) -> Any:
-            try:
-                return await handler(self, request, context)
-            except ValueError as error:
-                await refuse(context, error, error_type)
+        async def wrapped(self: Service, request: Any, context: Any) -> Any:
+            with self.call():
+                try:
+                    return await handler(self, request, context)
+                except ValueError as error:
+                    await refuse(context, error, error_type)
 
         return wrapped
 
@@ -90,13 +113,14 @@ def refusing_stream(error_type: type[ValueError]) -> Callable[[Callable[..., Any
 
     def decorate(handler: Callable[..., AsyncGenerator[Any, None]]) -> Callable[..., Any]:
         @functools.wraps(handler)
-        async def wrapped(self: Any, request: Any, context: Any) -> AsyncIterator[Any]:
-            try:
-                async with contextlib.aclosing(handler(self, request, context)) as responses:
-                    async for response in responses:
-                        yield response
-            except ValueError as error:
-                await refuse(context, error, error_type)
+        async def wrapped(self: Service, request: Any, context: Any) -> AsyncIterator[Any]:
+            with self.call():
+                try:
+                    async with contextlib.aclosing(handler(self, request, context)) as responses:
+                        async for response in responses:
+                            yield response
+                except ValueError as error:
+                    await refuse(context, error, error_type)
 
         return wrapped
 
@@ -136,14 +160,34 @@ async def _next(iterator: AsyncIterator[Any]) -> Any:
     return await anext(iterator, _END)
 
 
-class Service(Protocol):
-    """What :func:`run` needs of a service."""
+class Service:
+    """Base of a service: knows which of its calls are running, so that stopping can wait for them alone."""
 
-    stopping: asyncio.Event
+    def __init__(self) -> None:
+        self.stopping = asyncio.Event()
+        """Set first when the service stops: streams end after the batch in flight."""
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @contextlib.contextmanager
+    def call(self) -> Iterator[None]:
+        """Around every call."""
+        self._running += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if self._running == 0:
+                self._idle.set()
+
+    async def idle(self) -> None:
+        """Wait until no call is running."""
+        await self._idle.wait()
 
     async def close(self) -> None:
         """Release everything; called once no call is running."""
-        ...
 
 
 async def run(
@@ -173,6 +217,7 @@ async def run(
     state = health.aio.HealthServicer()  # type: ignore[attr-defined]
     health_pb2_grpc.add_HealthServicer_to_server(state, server)
     reflection.enable_server_reflection((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    check_free(bind)
     try:
         port = server.add_insecure_port(bind)
     except RuntimeError as error:
@@ -191,6 +236,11 @@ async def run(
     _log.info("stopping; batches in flight finish first")
     await state.enter_graceful_shutdown()
     service.stopping.set()
-    await server.stop(STOP_SECONDS)
+    try:
+        await asyncio.wait_for(service.idle(), STOP_SECONDS)
+    except TimeoutError:
+        _log.warning("calls still run after %.0f s; they are cut off", STOP_SECONDS)
+    # Whatever is left now are watchers of the health service, which never end by themselves.
+    await server.stop(_LAST_SECONDS)
     await service.close()
     _log.info("stopped")

@@ -91,16 +91,7 @@ def test_colours_become_grey(tmp_path: Path) -> None:
     assert np.array_equal(found, EXPECTED[:1])
 
 
-def escapes(kind: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, reason=f"{kind} escapes from the reader instead of a CodecError")
-
-
-FOREIGN = pytest.mark.xfail(strict=True, reason="returned as it is, and gumbelcast.convert.to_tensor refuses it")
-
-
-@pytest.mark.parametrize(
-    "dtype", ["<f8", "<f4", pytest.param(">f8", marks=FOREIGN), pytest.param("<f2", marks=FOREIGN)]
-)
+@pytest.mark.parametrize("dtype", ["<f8", "<f4", ">f8"])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
 def test_numbers(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
     """Floating-point samples stay as they are, in a type that can travel."""
@@ -179,18 +170,18 @@ OBJECTS = b"\x93NUMPY\x01\x00\x76\x00{'descr': '|O', 'fortran_order': False, 'sh
         ("short.npy", npy(PIXELS)[:-3], "a .npy file"),
         ("header.npy", npy(PIXELS)[:40], "a .npy file"),
         ("objects.npy", OBJECTS, "a .npy file"),
-        pytest.param("brace.npy", flipped(npy(PIXELS), 60), "a .npy file", marks=escapes("tokenize.TokenError")),
-        ("zip.npy", npz(), "float32, float64 or uint8"),
+        pytest.param("brace.npy", flipped(npy(PIXELS), 60), "a .npy file"),
+        ("zip.npy", npz(), ".npy file of numbers"),
         ("short.gz", ARCHIVE[:-9], "a complete gzip file"),
         ("crc.gz", flipped(ARCHIVE, len(ARCHIVE) - 6), "a complete gzip file"),
-        pytest.param("broken.gz", flipped(ARCHIVE, 10), "a complete gzip file", marks=escapes("zlib.error")),
+        pytest.param("broken.gz", flipped(ARCHIVE, 10), "a complete gzip file"),
         ("png.gz", gzip.compress(PICTURE), ".npy, IDX or image file"),
         ("short.idx", idx(PIXELS)[:-1], "76 bytes for 5 images"),
         ("short-idx.gz", gzip.compress(idx(PIXELS)[:-1]), "76 bytes for 5 images"),
         ("empty.png", b"", ".npy, IDX or image file"),
         ("text.png", b"no picture", ".npy, IDX or image file"),
-        pytest.param("short.png", PICTURE[: len(PICTURE) // 2], "image", marks=escapes("OSError")),
-        pytest.param("broken.png", flipped(PICTURE, 50, 51), "image", marks=escapes("OSError")),
+        pytest.param("short.png", PICTURE[: len(PICTURE) // 2], "image"),
+        pytest.param("broken.png", flipped(PICTURE, 50, 51), "image"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

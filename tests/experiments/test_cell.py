@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from experiments import cell as cell_module
-from experiments.cell import Chunk, Plan, Workers, choose, measure, run_chunk
+from experiments.cell import Chunk, Plan, Trials, Workers, choose, measure, run_chunk
 from experiments.gaussian import Cell, open_cell
 from experiments.report import z_score
 from experiments.results import Record
@@ -105,6 +106,26 @@ def test_a_lattice_miss_is_an_error_beyond_two_cells(bins: int) -> None:
     assert np.array_equal(far, ~trials.matched)
 
 
+def test_metrics_by_hand() -> None:
+    """The mean of decibels and the decibels of the mean are 9 dB apart here: never the same figure."""
+
+    class Fixed(Workers):
+        def run(self, chunks: Sequence[Chunk]) -> list[Trials]:
+            errors = np.array([0.001, 0.1, 1.0])
+            return [Trials(errors, np.array([True, False, True]), np.array([0.5, 0.75, 0.25]), 64, 1, 2, 0.5)]
+
+    with ThreadPoolExecutor(1) as pool:
+        record = measure(Cell("iid", "gls", 1, 2), Plan((0.01,), 10, 100, 2, 1), Fixed(pool, lambda count: None))
+    assert record.mean_db == pytest.approx(-40 / 3)
+    assert record.mse_db == pytest.approx(-4.353339)  # of 0.367
+    # Of -30, -10 and 0 twice: sample deviation 13.662601 of six.
+    assert record.mean_db_sem == pytest.approx(5.577734)
+    assert (record.messages, record.missed_messages, record.failed_messages, record.payload_bytes) == (6, 2, 2, 4)
+    assert (record.match_probability, record.match_bound_lemma) == (pytest.approx(2 / 3), pytest.approx(0.5))
+    # A run that chooses and one that evaluates, twice.
+    assert record.cpu_seconds == pytest.approx(2.0)
+
+
 @pytest.mark.usefixtures("small_bound")
 def test_both_metrics_and_the_interval_come_from_the_same_messages() -> None:
     cell, plan = Cell("iid", "gls", 2, 8), Plan((0.002,), 100, 3000, 1, 5)
@@ -157,7 +178,7 @@ def test_evaluation_sees_none_of_the_messages_that_chose() -> None:
     seeds: dict[str, set[int]] = {"choose": set(), "evaluate": set()}
 
     class Spy(Workers):
-        def run(self, chunks):  # type: ignore[no-untyped-def]
+        def run(self, chunks: Sequence[Chunk]) -> list[Trials]:
             purpose = "evaluate" if chunks[0].bound_candidates else "choose"
             seeds[purpose] |= {chunk.seed for chunk in chunks}
             return super().run(chunks)

@@ -19,10 +19,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from decoder.model import DecoderModel, load_decoder_model
 from encoder.client import EncoderClient
+from encoder.model import EncoderModel, load_encoder_model
 from experiments.gaussian import draw
 from experiments.processes import ServiceProcess, start
 from gumbelcast.transport import open_blocking_channel
+from shared_rng import Session, find_model, load_card
 
 Floats = npt.NDArray[np.floating]
 
@@ -147,7 +150,10 @@ def run_program(
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         raise
-    survivors = session_members(process.pid)
+    # Who was told to end may take a moment longer than its parent.
+    deadline = time.monotonic() + 5.0
+    while (survivors := session_members(process.pid)) and time.monotonic() < deadline:
+        time.sleep(0.02)
     if survivors:
         os.killpg(process.pid, signal.SIGKILL)
     return subprocess.CompletedProcess(command, process.returncode, output, errors), survivors
@@ -175,7 +181,13 @@ def gaussian_data(messages: int, decoders: int, seed: int = 7) -> tuple[Floats, 
 _seeds = itertools.count(1000)
 
 
-def fresh_session(client: EncoderClient, **changes: Any) -> Any:
-    """A session with a seed that no other session of this test run has."""
-    fields: dict[str, Any] = {"pool_size": 1024, "bins": 16, "decoders": 2, "seed": next(_seeds)}
+def fresh_session(client: EncoderClient, **changes: Any) -> Session:
+    """A session on an i.i.d. pool with a seed that no other session of this test run has."""
+    fields: dict[str, Any] = {"pool": "iid", "pool_size": 1024, "bins": 16, "decoders": 2, "seed": next(_seeds)}
     return client.session(**(fields | changes))
+
+
+def in_process_models() -> tuple[EncoderModel, DecoderModel]:
+    """Both halves of the shipped Gaussian model, in this process."""
+    card = load_card(find_model("gaussian"))
+    return load_encoder_model(card), load_decoder_model(card)

@@ -32,7 +32,9 @@ class Ends:
     decoders: Sequence[DecoderClient]
 
     def session(self, bins: int, decoders: int, coupling: Coupling, pool_size: int, seed: int = SEED) -> Session:
-        return self.encoder.session(pool_size=pool_size, bins=bins, decoders=decoders, coupling=coupling, seed=seed)
+        return self.encoder.session(
+            pool="iid", pool_size=pool_size, bins=bins, decoders=decoders, coupling=coupling, seed=seed
+        )
 
     def here(self, session: Session) -> Outcome:
         """Both ends in this process."""
@@ -65,7 +67,7 @@ class Ends:
 
 @pytest.fixture(scope="module", params=["gaussian", "mnist"])
 def ends(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ends]:
-    """Two decoders of the Gaussian source with N = 1024, or four of the images with N = 256."""
+    """Two decoders of the Gaussian source, or four of the images."""
     model = request.param
     if model == "gaussian":
         sources, sides = gaussian_data(64, 2)
@@ -104,11 +106,10 @@ def test_services_equal_one_process(ends: Ends, coupling: Coupling) -> None:
     assert len(set(expected.encoder_picks.tolist())) > 16
     if coupling == "gls":
         assert 0 < (expected.decoder_picks[0] != expected.decoder_picks[1]).sum() < 64
-    assert 0 < expected.matched.sum() < 64 * decoders
+    assert expected.matched.any()
     for batch in (1, 7, 64):
-        # A session of its own: the same one, opened anew, would be another run of the same messages.
-        session = ends.session(16, decoders, coupling, 256)
-        found = ends.there(session, batch)
+        # Closed and forgotten after each run, the session begins at message 0 again.
+        found = ends.there(ends.session(16, decoders, coupling, 256), batch)
         assert_equal(found, expected)
         assert found.payload_bytes == sum(packed_size(min(batch, 64 - i), 4) for i in range(0, 64, batch))
     assert expected.payload_bytes == 32
@@ -132,10 +133,9 @@ def test_another_seed_gives_other_picks(ends: Ends) -> None:
     assert_equal(ends.there(ends.session(16, 1, "gls", 256, SEED + 1), 64), second)
 
 
+@pytest.mark.parametrize("ends", ["mnist"], indirect=True)
 def test_large_batches_are_split(ends: Ends) -> None:
-    """More samples than fit into one message, in one call of the client: split, and the picks stay the same."""
-    if ends.model != "mnist":
-        pytest.skip("scalars never reach the limit")
+    """More samples than fit into one message, in one call of the client."""
     repeats = 48  # 3,072 digits in double precision: 9.6 MB
     sources = np.tile(ends.sources.astype(np.float64), (repeats, 1, 1))
     session = ends.session(2, 1, "gls", 2)

@@ -33,20 +33,19 @@ BAD_FIELDS: list[Any] = [
     ("decoders", 2.0, "an integer"),
     ("latent_dimension", 0, "1 … 65536"),
     ("latent_dimension", 2**16 + 1, "1 … 65536"),
-    ("pool_kind", "uniform", "gaussian or discrete"),
-    ("pool_kind", ["gaussian"], "gaussian or discrete"),
+    ("pool_kind", "uniform", "gaussian, discrete or lattice"),
+    ("pool_kind", ["gaussian"], "gaussian, discrete or lattice"),
     ("coupling", "GLS", "gls or baseline"),
     ("coupling", None, "gls or baseline"),
     ("pool_variance", 0.0, "a finite number above 0"),
     ("pool_variance", -1.0, "a finite number above 0"),
     ("pool_variance", float("inf"), "a finite number above 0"),
     ("pool_variance", float("nan"), "a finite number above 0"),
-    pytest.param(
-        "pool_variance",
-        "1",
-        "a finite number above 0",
-        marks=pytest.mark.xfail(raises=TypeError, strict=True, reason="pool_variance is compared before it is checked"),
-    ),
+    ("cell_width", 0.5, "0 for a gaussian pool"),
+    ("race_order", "arrivals", "index or arrival"),
+    ("pool_variance", "1", "a finite number above 0"),
+    ("pool_variance", True, "a finite number above 0"),
+    ("pool_variance", 1e300, "at most 1e+18"),
     ("model_digest", b"", "32 bytes"),
     ("model_digest", bytes(31), "32 bytes"),
     ("model_digest", "0" * 32, "32 bytes"),
@@ -83,7 +82,7 @@ def test_extreme_but_good_fields(change: dict[str, Any]) -> None:
     assert {name: getattr(session, name) for name in change} == change
 
 
-@pytest.mark.parametrize("version", [0, 2, -1])
+@pytest.mark.parametrize("version", [0, 1, 3, -1])
 def test_another_protocol_version(version: int) -> None:
     with refused("protocol_version", str(version), str(PROTOCOL_VERSION), SessionMismatch):
         make_session(protocol_version=version)
@@ -116,6 +115,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "pool_kind": {"pool_kind": "discrete"},
     "pool_variance": {"pool_variance": 1.0000000000000002},
     "coupling": {"coupling": "baseline"},
+    "cell_width": {"pool_kind": "lattice", "cell_width": 0.25},
+    "race_order": {"race_order": "arrival"},
 }
 
 
@@ -178,7 +179,7 @@ def test_pre_shared_seed_does_not_travel() -> None:
         ("coupling", "baseline", None, "session digest", SessionMismatch),
         ("coupling", "unspecified", None, "coupling", CodecError),
         ("bins", 12, None, "bins", CodecError),
-        ("protocol_version", 2, None, "protocol_version", SessionMismatch),
+        ("protocol_version", 3, None, "protocol_version", SessionMismatch),
     ],
 )
 def test_foreign_wire_fields(

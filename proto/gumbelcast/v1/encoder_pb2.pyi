@@ -82,7 +82,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("protocol_version", "model_digest", "latent_dimension", "pool_variance", "source_shape", "decoder_addresses", "sessions")
+    __slots__ = ("protocol_version", "model_digest", "latent_dimension", "pool_variance", "source_shape", "decoder_addresses", "sessions", "gaussian")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
     LATENT_DIMENSION_FIELD_NUMBER: _ClassVar[int]
@@ -90,6 +90,7 @@ class GetStatusResponse(_message.Message):
     SOURCE_SHAPE_FIELD_NUMBER: _ClassVar[int]
     DECODER_ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    GAUSSIAN_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     model_digest: bytes
     latent_dimension: int
@@ -97,7 +98,16 @@ class GetStatusResponse(_message.Message):
     source_shape: _containers.RepeatedScalarFieldContainer[int]
     decoder_addresses: _containers.RepeatedScalarFieldContainer[str]
     sessions: _containers.RepeatedCompositeFieldContainer[EncoderSessionStatus]
-    def __init__(self, protocol_version: _Optional[int] = ..., model_digest: _Optional[bytes] = ..., latent_dimension: _Optional[int] = ..., pool_variance: _Optional[float] = ..., source_shape: _Optional[_Iterable[int]] = ..., decoder_addresses: _Optional[_Iterable[str]] = ..., sessions: _Optional[_Iterable[_Union[EncoderSessionStatus, _Mapping]]] = ...) -> None: ...
+    gaussian: GaussianSource
+    def __init__(self, protocol_version: _Optional[int] = ..., model_digest: _Optional[bytes] = ..., latent_dimension: _Optional[int] = ..., pool_variance: _Optional[float] = ..., source_shape: _Optional[_Iterable[int]] = ..., decoder_addresses: _Optional[_Iterable[str]] = ..., sessions: _Optional[_Iterable[_Union[EncoderSessionStatus, _Mapping]]] = ..., gaussian: _Optional[_Union[GaussianSource, _Mapping]] = ...) -> None: ...
+
+class GaussianSource(_message.Message):
+    __slots__ = ("prior_variance", "side_variance")
+    PRIOR_VARIANCE_FIELD_NUMBER: _ClassVar[int]
+    SIDE_VARIANCE_FIELD_NUMBER: _ClassVar[int]
+    prior_variance: float
+    side_variance: float
+    def __init__(self, prior_variance: _Optional[float] = ..., side_variance: _Optional[float] = ...) -> None: ...
 
 class EncoderSessionStatus(_message.Message):
     __slots__ = ("session_digest", "next_message", "decoders")

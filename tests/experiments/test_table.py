@@ -1,16 +1,13 @@
-"""The one result schema, the paper's figures, and what tables say of them."""
+"""What the table of a Gaussian sweep says of its records."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from experiments.paper import PaperFigure, paper_figure
 from experiments.report import GAUSSIAN_COLUMNS, agreement, gaussian_row, z_score
-from experiments.results import Record, Results
-from tests.models import refused
+from experiments.results import Record
 
 
 def record(**changes: Any) -> Record:
@@ -23,43 +20,6 @@ def record(**changes: Any) -> Record:
         "cpu_seconds": 2.5,
     }  # fmt: skip
     return Record(**(fields | changes))
-
-
-def test_round_trip(tmp_path: Path) -> None:
-    written = Results({"seed": 1, "variances": [0.01]}, [record(), record(mse_db_low=None, noise_variances=None)])
-    assert Results.read(written.write(tmp_path).parent) == written
-    # What does not apply is absent, not null.
-    assert "null" not in (tmp_path / "results.json").read_text()
-
-
-def test_write_leaves_the_old_file_if_it_cannot_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = Results({}, [record()])
-    old.write(tmp_path)
-
-    def killed(*arguments: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Path, "replace", killed)
-    with pytest.raises(KeyboardInterrupt):
-        Results({}, [record(), record()]).write(tmp_path)
-    assert Results.read(tmp_path) == old
-
-
-def test_reading_refuses_what_is_no_result(tmp_path: Path) -> None:
-    with refused("results", "no file", "results.json"):
-        Results.read(tmp_path)
-    for body in ("{", "[]", '{"configuration": {}}', '{"configuration": {}, "records": [{"source": "x"}]}'):
-        (tmp_path / "results.json").write_text(body)
-        with refused("results.json", "", "configuration and records with source, coupling"):
-            Results.read(tmp_path)
-
-
-def test_paper_figures() -> None:
-    assert paper_figure("gaussian", "gls", 1, 2) == PaperFigure(-9.7032, 0.0193)
-    assert paper_figure("gaussian", "baseline", 4, 64) == PaperFigure(-32.7141, 0.0208)
-    assert paper_figure("mnist", "gls", 4, 64) == PaperFigure(0.0564, 0.0001)
-    assert paper_figure("gaussian", "gls", 5, 2) is None
-    assert paper_figure("gaussian", "gls", 1, 128) is None
 
 
 def test_z_score_is_in_combined_standard_errors() -> None:
