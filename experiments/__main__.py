@@ -1,4 +1,4 @@
-"""Command line of the experiments: ``python -m experiments demo | gaussian | bench | train`` (``gumbelcast``)."""
+"""Command line: ``python -m experiments demo | gaussian | sweep | toy | bench | train`` (``gumbelcast``)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import shlex
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -27,17 +28,20 @@ app = typer.Typer(
 )
 train_app = typer.Typer(no_args_is_help=True, help="Train a model.")
 app.add_typer(train_app, name="train")
+sweep_app = typer.Typer(no_args_is_help=True, help="Measure every cell of a table of the paper.")
+app.add_typer(sweep_app, name="sweep")
 
 EXIT_SERVICE = 5
 """A service did not start, or a decoder missed messages."""
 
+T = TypeVar("T")
 Out = Annotated[Path, typer.Option(help="Folder for everything that is written.")]
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    """A comma-separated list of numbers, as an option gives it."""
+def _values(text: str, kind: Callable[[str], T]) -> tuple[T, ...]:
+    """A comma-separated list, as an option gives it."""
     try:
-        return tuple(int(part) for part in text.split(","))
+        return tuple(kind(part) for part in text.split(","))
     except ValueError:
         raise typer.BadParameter(f"got {text!r}, expected numbers with commas between them") from None
 
@@ -78,7 +82,7 @@ def demo(
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     started = time.perf_counter()
     try:
-        options = DemoOptions(digits, _numbers(bins), _numbers(decoders), pool_size, seed)
+        options = DemoOptions(digits, _values(bins, int), _values(decoders, int), pool_size, seed)
         card = load_card(find_model(MODEL))
         out.mkdir(parents=True, exist_ok=True)
         records, example = run_demo(options)
@@ -104,26 +108,93 @@ def gaussian(
     out: Out,
     decoders: Annotated[str, typer.Option(help="Values of K.")] = "1,2,3,4",
     bins: Annotated[str, typer.Option(help="Values of L_max.")] = "2,4,8,16,32,64",
-    trials: Annotated[int, typer.Option(help="Messages a cell.")] = 20000,
+    trials: Annotated[int, typer.Option(help="Messages a cell; a tenth as many choose s².")] = 20000,
     seed: Annotated[int, typer.Option(help="Seed of sources, side information and common randomness.")] = 1,
 ) -> None:
-    """Run the Gaussian source of the paper's table 10 (GLS) and compare."""
-    from experiments import report
-    from experiments.gaussian import GaussianOptions, run_gaussian
+    """Run the Gaussian sweep with GLS alone (the paper's table 10), once; the same command goes on."""
+    _sweep(
+        out,
+        os.cpu_count() or 1,
+        couplings=("gls",),
+        decoders=_values(decoders, int),
+        bins=_values(bins, int),
+        choose_trials=trials // 10,
+        trials=trials,
+        seed=seed,
+    )
+
+
+@sweep_app.command("gaussian")
+def sweep_gaussian(
+    out: Out,
+    schemes: Annotated[str, typer.Option(help="iid (the paper's pool), lattice or both.")] = "iid,lattice",
+    couplings: Annotated[str, typer.Option(help="gls, baseline or both.")] = "gls,baseline",
+    decoders: Annotated[str, typer.Option(help="Values of K.")] = "1,2,3,4",
+    bins: Annotated[str, typer.Option(help="Values of L_max.")] = "2,4,8,16,32,64",
+    variances: Annotated[
+        str, typer.Option(help="Values of s² to choose from (iid).")
+    ] = "0.01,0.008,0.006,0.005,0.003,0.002,0.001",
+    choose_trials: Annotated[int, typer.Option(help="Messages on which each s² is tried.")] = 10000,
+    trials: Annotated[int, typer.Option(help="Fresh messages on which the chosen s² is evaluated.")] = 100000,
+    repetitions: Annotated[int, typer.Option(help="Times that both are done.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of sources, side information and common randomness.")] = 1,
+    workers: Annotated[int | None, typer.Option(help="Threads that work at once.", show_default="all cores")] = None,
+) -> None:
+    """Reproduce the paper's tables 10 and 11; the same command goes on after an interruption."""
+    _sweep(
+        out,
+        workers if workers is not None else os.cpu_count() or 1,
+        schemes=_values(schemes, str),
+        couplings=_values(couplings, str),
+        decoders=_values(decoders, int),
+        bins=_values(bins, int),
+        variances=_values(variances, float),
+        choose_trials=choose_trials,
+        trials=trials,
+        repetitions=repetitions,
+        seed=seed,
+    )
+
+
+def _sweep(out: Path, workers: int, **options: Any) -> None:
+    from experiments import gaussian_plots, match_plots, report
+    from experiments.sweep import SweepOptions, run_sweep
+
+    try:
+        results = run_sweep(SweepOptions(**options), out, workers, _configuration(time.perf_counter()))
+    except (ValueError, OSError) as error:
+        fail(error, EXIT_INPUT)
+    title = (
+        f"Gaussian source, {results.records[0].messages} messages a cell; "
+        "mean_db is the paper's metric, mse_db the dB of the MSE"
+    )
+    report.print_table(title, report.GAUSSIAN_COLUMNS, [report.gaussian_row(record) for record in results.records])
+    print(report.agreement(results.records))
+    gaussian_plots.mean_decibels(results.records, out / "mean_db.png")
+    gaussian_plots.mse_decibels(results.records, out / "mse_db.png")
+    match_plots.match_against_bits(results.records, out / "match.png")
+    print(f"results.json, mean_db.png, mse_db.png and match.png are in {out}")
+
+
+@app.command()
+def toy(out: Out) -> None:
+    """Match probability of GLS for 100 random pairs of distributions, with its bound, K = 1 … 20."""
+    from experiments import match_plots, report
     from experiments.results import Results
+    from experiments.toy import LETTERS, PAIRS, SEED, run_toy
 
     started = time.perf_counter()
     try:
-        options = GaussianOptions(_numbers(decoders), _numbers(bins), trials, seed)
         out.mkdir(parents=True, exist_ok=True)
-        records = list(run_gaussian(options))
+        records = run_toy()
+        numbers = {"experiment": "toy", "pairs": PAIRS, "letters": LETTERS, "seed": SEED}
+        Results({**_configuration(started), **numbers}, records).write(out)
+        match_plots.match_against_decoders(records, out / "toy.png")
     except (ValueError, OSError) as error:
         fail(error, EXIT_INPUT)
-    rows = [report.gaussian_row(record) for record in records]
-    title = f"Gaussian source, {trials} messages a cell; mean_db is the paper's metric, mse_db the dB of the MSE"
-    report.print_table(title, report.GAUSSIAN_COLUMNS, rows)
-    path = Results({**_configuration(started), **asdict(options)}, records).write(out)
-    print(f"wrote {path}")
+    title = f"Means over {PAIRS} random pairs, {LETTERS} letters"
+    report.print_table(title, report.TOY_COLUMNS, [report.toy_row(record) for record in records])
+    print(f"results.json and toy.png are in {out}")
 
 
 @app.command()

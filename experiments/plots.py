@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from experiments.demo import Example
+from experiments.paper import paper_figure
 from experiments.results import Record
+
+if TYPE_CHECKING:
+    from experiments.demo import Example  # at run time it would bring in grpc, which most plots do not need
 
 matplotlib.use("Agg")
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 """Okabe and Ito's palette, told apart by colour-blind people; markers differ as well."""
 MARKERS = ("o", "s", "^", "D")
-_PAPER = "paper_tables.json"
-
-
-def paper_table(source: str, coupling: str) -> dict[str, Any]:
-    """The paper's table of a source and coupling: K → ``L_max``, ``value`` and ``sem``."""
-    text = resources.files("experiments").joinpath("data", _PAPER).read_text(encoding="utf-8")
-    table: dict[str, Any] = json.loads(text)[source][coupling]
-    return table
-
-
-def paper_value(source: str, coupling: str, decoders: int, bins: int) -> float | None:
-    """The paper's value of a cell, or None where it has none."""
-    row = paper_table(source, coupling).get(str(decoders))
-    if row is None or bins not in row["L_max"]:
-        return None
-    return float(row["value"][row["L_max"].index(bins)])
 
 
 def rate_distortion(records: Sequence[Record], path: Path) -> None:
@@ -62,8 +47,8 @@ def rate_distortion(records: Sequence[Record], path: Path) -> None:
                 linewidth=1.6,
             )
             offset = -0.06 if coupling == "gls" else 0.06
-            points = [(r.bits, paper_value("mnist", coupling, k, r.bins)) for r in own]
-            known = [(bits + offset, value) for bits, value in points if value is not None]
+            papers = [(r.bits, paper_figure("mnist", coupling, k, r.bins)) for r in own]
+            known = [(bits + offset, paper.value) for bits, paper in papers if paper is not None]
             if known:
                 axes.plot(
                     *zip(*known, strict=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -11,7 +12,7 @@ import jinja2
 from rich.console import Console
 from rich.table import Table
 
-from experiments.plots import paper_value
+from experiments.paper import PaperFigure, paper_figure
 from experiments.results import Record, Results
 
 IMAGE_COLUMNS = (
@@ -19,13 +20,15 @@ IMAGE_COLUMNS = (
     "match", "payload (B)", "transport (B)", "seconds",
 )  # fmt: skip
 GAUSSIAN_COLUMNS = (
-    "coupling", "K", "bits", "s²", "mean_db", "± s.e.", "paper's", "mse_db", "match", "payload (B)", "seconds",
+    "scheme", "coupling", "K", "bits", "s²", "mean_db", "± s.e.", "paper's", "z", "mse_db", "95 % of mse_db", "missed",
+    "match", "≥ lemma", "≥ prop. 4", "CPU s",
 )  # fmt: skip
+TOY_COLUMNS = ("K", "match, GLS", "± s.e.", "≥ lemma", "optimum, 1 - d_TV")
 
 
 def image_row(record: Record) -> list[str]:
     """One line of the table of an image source."""
-    paper = paper_value(record.source, record.coupling, record.decoders, record.bins)
+    paper = paper_figure(record.source, record.coupling, record.decoders, record.bins)
     gain = ""
     if record.baseline_minus_gls is not None:
         gain = f"{record.baseline_minus_gls:+.4f} ± {record.baseline_minus_gls_sem:.4f}"
@@ -35,7 +38,7 @@ def image_row(record: Record) -> list[str]:
         str(record.bits),
         f"{record.mse_paper:.4f}",
         f"{record.mse_paper_sem:.4f}",
-        "" if paper is None else f"{paper:.4f}",
+        "" if paper is None else f"{paper.value:.4f}",
         gain,
         f"{record.mse:.4f}",
         f"{record.psnr_db:.2f}",
@@ -48,20 +51,69 @@ def image_row(record: Record) -> list[str]:
 
 def gaussian_row(record: Record) -> list[str]:
     """One line of the table of the Gaussian source."""
-    paper = paper_value("gaussian", record.coupling, record.decoders, record.bins)
+    paper, z = gaussian_paper(record), z_score(record)
+    interval = "no miss sampled"
+    if record.mse_db_low is not None:
+        interval = f"{record.mse_db_low:.2f} … {record.mse_db_high:.2f}"
     return [
+        record.scheme or "",
         record.coupling,
         str(record.decoders),
         str(record.bits),
-        f"{record.noise_variance:g}",
+        "/".join(f"{noise:g}" for noise in sorted(set(record.noise_variances or []))),
         f"{record.mean_db:.3f}",
         f"{record.mean_db_sem:.3f}",
-        "" if paper is None else f"{paper:.3f}",
+        "" if paper is None else f"{paper.value:.3f}",
+        "" if z is None else f"{z:+.2f}",
         f"{record.mse_db:.2f}",
-        f"{record.match_probability:.3f}",
-        str(record.payload_bytes),
-        f"{record.seconds:.2f}",
+        interval,
+        str(record.missed_messages),
+        f"{record.match_probability:.4f}",
+        _optional(record.match_bound_lemma),
+        _optional(record.match_bound_prop4),
+        f"{record.cpu_seconds:.1f}",
     ]
+
+
+def gaussian_paper(record: Record) -> PaperFigure | None:
+    """The paper's ``mean_db`` of a cell of its own scheme, None for other schemes."""
+    if record.scheme != "iid":
+        return None
+    return paper_figure("gaussian", record.coupling, record.decoders, record.bins)
+
+
+def z_score(record: Record) -> float | None:
+    """``mean_db`` less the paper's, in combined standard errors."""
+    paper = gaussian_paper(record)
+    if paper is None or record.mean_db is None or record.mean_db_sem is None:
+        return None
+    return (record.mean_db - paper.value) / math.hypot(record.mean_db_sem, paper.sem)
+
+
+def agreement(records: Sequence[Record]) -> str:
+    """One line on all z-scores together."""
+    scores = [z for z in map(z_score, records) if z is not None]
+    if not scores:
+        return "no cell that the paper has"
+    rms = math.sqrt(sum(z * z for z in scores) / len(scores))
+    largest = max(scores, key=abs)
+    beyond = sum(abs(z) > 3 for z in scores)
+    return f"{len(scores)} cells of the paper: z has RMS {rms:.2f}, largest {largest:+.2f}, {beyond} beyond ±3"
+
+
+def toy_row(record: Record) -> list[str]:
+    """One line of the table of the toy study."""
+    return [
+        str(record.decoders),
+        f"{record.match_probability:.4f}",
+        f"{record.match_probability_sem:.4f}",
+        _optional(record.match_bound_lemma),
+        _optional(record.match_optimum),
+    ]
+
+
+def _optional(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -18,7 +18,8 @@ class Record:
     """One cell: a source, a coupling, K and L_max. Fields that do not apply are None and not written.
 
     Attributes:
-        source: ``mnist`` or ``gaussian``.
+        source: ``mnist``, ``gaussian`` or ``toy`` (two letter distributions and no message).
+        scheme: ``iid`` (the paper's pool) or ``lattice`` (Gaussian source).
         coupling: ``gls`` or ``baseline``.
         decoders: K.
         bins: L_max.
@@ -26,21 +27,33 @@ class Record:
         messages: number of messages.
         pool_size: N.
         match_probability: share of messages with Y among the decoders' picks.
+        match_probability_sem: its standard error.
+        match_bound_lemma: lower bound on it by the list matching lemma on realised pools (equation 3).
+        match_bound_lemma_sem: standard error of that bound, which is a mean over messages.
+        match_bound_prop4: lower bound on it by proposition 4, for a large pool.
+        match_optimum: largest match probability of one decoder, with communication, 1 - d_TV (toy).
         failed_messages: messages that at least one decoder could not decode.
         payload_bytes: packed bytes, ceil(count · bits / 8) summed over batches; one copy, not K.
         transport_bytes: bytes that the encoder wrote to the connections of all K decoders, measured there.
         transport_bytes_back: bytes that came back on them.
         seconds: wall time of the cell.
+        cpu_seconds: processor time of the cell, all threads together.
+        repetitions: times that s² was chosen and evaluated on fresh messages; ``messages`` counts all.
         mse_paper: best of K, pixels in [-1, 1], averaged over the 28×28 image with the left half blank.
         mse_paper_sem: its standard error.
         mse: best of K, a pixel of the source half, pixels in [0, 1].
         psnr_db: -10·log10 of ``mse``.
         baseline_minus_gls: mean over messages of the baseline's ``mse_paper`` less that of GLS.
         baseline_minus_gls_sem: standard error of that paired difference.
-        noise_variance: s² of p_{W|A} (Gaussian source).
+        noise_variances: s² of p_{W|A} that each repetition chose.
         mean_db: mean over messages of 10·log10 of the best squared error, the paper's metric.
         mean_db_sem: its standard error.
         mse_db: 10·log10 of the mean of the best squared error.
+        mse_db_low: lower end of its 95 % bootstrap interval; None where no message missed, since an interval
+            from such a sample knows nothing of the misses that make the mean.
+        mse_db_high: upper end of that interval.
+        missed_messages: messages at which no decoder picked the encoder's sample. A lattice's bin holds one
+            point a period, so there this is an error of nearly a period at every decoder.
     """
 
     source: str
@@ -54,6 +67,14 @@ class Record:
     failed_messages: int
     payload_bytes: int
     seconds: float
+    scheme: str | None = None
+    repetitions: int | None = None
+    cpu_seconds: float | None = None
+    match_probability_sem: float | None = None
+    match_bound_lemma: float | None = None
+    match_bound_lemma_sem: float | None = None
+    match_bound_prop4: float | None = None
+    match_optimum: float | None = None
     transport_bytes: int | None = None
     transport_bytes_back: int | None = None
     mse_paper: float | None = None
@@ -62,10 +83,13 @@ class Record:
     psnr_db: float | None = None
     baseline_minus_gls: float | None = None
     baseline_minus_gls_sem: float | None = None
-    noise_variance: float | None = None
+    noise_variances: list[float] | None = None
     mean_db: float | None = None
     mean_db_sem: float | None = None
     mse_db: float | None = None
+    mse_db_low: float | None = None
+    mse_db_high: float | None = None
+    missed_messages: int | None = None
 
 
 @dataclass(frozen=True)
@@ -76,11 +100,13 @@ class Results:
     records: Sequence[Record]
 
     def write(self, folder: Path) -> Path:
-        """Write ``results.json``; returns its path."""
+        """Write ``results.json`` and return its path; killed at any time, the old file or the new one is there."""
         records = [{name: v for name, v in asdict(r).items() if v is not None} for r in self.records]
         path = folder / RESULTS_NAME
         body = {"configuration": self.configuration, "records": records}
-        path.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
+        partial.replace(path)
         return path
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Distortion from hand-computed arrays: best of K, both image conventions, both Gaussian metrics, paired gains."""
+"""Distortion from hand-computed arrays: best of K, both image conventions, paired gains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from experiments.coding import Outcome
 from experiments.distortion import (
     best_squared_errors,
     compare_with_baseline,
-    gaussian_record,
     image_record,
     standard_error,
 )
@@ -63,7 +62,7 @@ def test_image_conventions() -> None:
     assert record.psnr_db == pytest.approx(10.280287)
     # Sample deviation 0.2165064, over √3, halved.
     assert record.mse_paper_sem == pytest.approx(0.0625)
-    assert (record.mean_db, record.mse_db, record.noise_variance) == (None, None, None)
+    assert (record.mean_db, record.mse_db, record.noise_variances) == (None, None, None)
 
 
 def test_counts() -> None:
@@ -86,16 +85,6 @@ def test_paired_difference() -> None:
     assert record.mse_paper == pytest.approx(0.1875)
     worse = compare_with_baseline(record, baseline, gls)
     assert worse.baseline_minus_gls == pytest.approx(-0.2)
-
-
-def test_gaussian_metrics() -> None:
-    """The mean of decibels and the decibels of the mean are 9 dB apart here: never the same figure."""
-    record = gaussian_record(SESSION, OUTCOME, np.array([0.001, 0.1, 1.0]), 2.0, 0.006)
-    assert record.mean_db == pytest.approx(-40 / 3)
-    assert record.mse_db == pytest.approx(-4.353339)  # of 0.367
-    # Sample deviation of -30, -10 and 0 is 15.275252.
-    assert record.mean_db_sem == pytest.approx(8.819171)
-    assert (record.source, record.noise_variance, record.mse_paper, record.mse) == ("gaussian", 0.006, None, None)
 
 
 @pytest.mark.parametrize(("values", "expected"), [([1.0], 0.0), ([2.0, 2.0], 0.0), ([0.0, 2.0], 1.0)])

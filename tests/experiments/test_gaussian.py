@@ -1,4 +1,4 @@
-"""The Gaussian experiment on one cell: near the paper, the same on every run, and refused where it makes no sense."""
+"""The Gaussian source and the sessions that its schemes open."""
 
 from __future__ import annotations
 
@@ -7,35 +7,11 @@ import pickle
 import numpy as np
 import pytest
 
-from experiments import gaussian
 from experiments.coding import code_in_process
 from experiments.distortion import best_squared_errors
-from experiments.gaussian import GaussianOptions, draw, gaussian_card, gaussian_session, run_gaussian
-from experiments.plots import paper_value
+from experiments.gaussian import Cell, draw, gaussian_card, open_cell
 from shared_rng import CodecError, MissingSideInformation, SequenceError, SessionMismatch
 from tests.integration.services import in_process_models
-from tests.models import refused
-
-
-def test_one_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    """L_max = 2 at one decoder: the better s² is chosen, and ``mean_db`` is the paper's within five standard errors."""
-    monkeypatch.setattr(gaussian, "VARIANCES", (0.001, 0.01))
-    monkeypatch.setattr(gaussian, "_CHUNK", 150)
-    (record,) = run_gaussian(GaussianOptions(decoders=(1,), bins=(2,), trials=400, seed=1))
-    assert (record.source, record.coupling, record.decoders, record.bins) == ("gaussian", "gls", 1, 2)
-    assert (record.messages, record.pool_size, record.failed_messages) == (400, 2**15, 0)
-    # Batches of 64 end with each task: two of 150 trials with 8 + 8 + 3 bytes, one of 100 with 8 + 5.
-    assert record.payload_bytes == 51
-    assert record.noise_variance == 0.01
-    assert record.mean_db is not None
-    assert record.mean_db_sem is not None
-    paper = paper_value("gaussian", "gls", 1, 2)
-    assert paper is not None
-    assert 0.3 < record.mean_db_sem < 0.8
-    assert abs(record.mean_db - paper) < 5 * record.mean_db_sem
-    # Convexity: a mean of decibels is below the decibels of the mean.
-    assert record.mse_db is not None
-    assert record.mse_db > record.mean_db + 1.0
 
 
 def test_draw() -> None:
@@ -53,7 +29,7 @@ def test_draw() -> None:
 
 def test_session_fits_the_models() -> None:
     card = gaussian_card(0.003)
-    session = gaussian_session("gls", 2, 4, 0.003, 9)
+    session, _, _ = open_cell(Cell("iid", "gls", 2, 4), 0.003, 9)
     assert session.pool_variance == pytest.approx(1.003)
     assert session.model_digest == card.digest
     # The shipped model is that of the experiment at this s².
@@ -66,28 +42,13 @@ def test_more_decoders_and_more_bits_help() -> None:
     sources, sides = draw(11, 400, 2)
 
     def mean_db(decoders: int, bins: int) -> float:
-        session = gaussian_session("gls", decoders, bins, 0.003, 11)
+        session, _, _ = open_cell(Cell("iid", "gls", decoders, bins), 0.003, 11)
         small = type(session)(**{**vars(session), "pool_size": 2048})
         outcome = code_in_process(small, encoder, decoder, sources, sides[:decoders])
         return float(np.log10(best_squared_errors(sources, outcome.reconstructions)).mean() * 10)
 
     assert mean_db(1, 2) > mean_db(2, 2) > mean_db(2, 16)
     assert mean_db(1, 2) > mean_db(1, 16) > mean_db(2, 16)
-
-
-@pytest.mark.parametrize(
-    ("decoders", "bins", "trials", "operand"),
-    [
-        ((1,), (2,), 99, "trials"),
-        ((1,), (2, 3), 100, "bins"),
-        ((1, 0), (2,), 100, "decoders"),
-        ((1,), (2**16,), 100, "bins"),
-    ],
-)
-def test_refusals(decoders: tuple[int, ...], bins: tuple[int, ...], trials: int, operand: str) -> None:
-    """Before the first cell is run."""
-    with refused(operand):
-        next(iter(run_gaussian(GaussianOptions(decoders, bins, trials))))
 
 
 @pytest.mark.parametrize("kind", [CodecError, SessionMismatch, SequenceError, MissingSideInformation])

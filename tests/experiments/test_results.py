@@ -25,10 +25,20 @@ GAUSSIAN = Record(
     failed_messages=0,
     payload_bytes=188,
     seconds=1.5,
-    noise_variance=0.006,
+    scheme="iid",
+    repetitions=2,
+    cpu_seconds=2.75,
+    match_probability_sem=0.02,
+    match_bound_lemma=0.5,
+    match_bound_lemma_sem=0.03,
+    match_bound_prop4=0.45,
+    noise_variances=[0.006, 0.005],
     mean_db=-21.5,
     mean_db_sem=0.25,
     mse_db=-17.125,
+    mse_db_low=-18.0,
+    mse_db_high=-16.0,
+    missed_messages=187,
 )
 IMAGES = Record(
     source="mnist",
@@ -51,18 +61,34 @@ IMAGES = Record(
     baseline_minus_gls=-0.0,
     baseline_minus_gls_sem=1e-300,
 )
+TOY = Record(
+    source="toy",
+    coupling="gls",
+    decoders=1,
+    bins=1,
+    bits=0,
+    messages=0,
+    pool_size=10,
+    match_probability=0.5,
+    failed_messages=0,
+    payload_bytes=0,
+    seconds=0.1,
+    match_optimum=0.6,
+)
 CONFIGURATION = {"command": "python -m experiments demo", "bins": [4, 8], "seed": 2**127, "model": "mnist – β"}
 
 
 def test_round_trip(tmp_path: Path) -> None:
     """Every number exactly, in the order of the cells."""
-    results = Results(CONFIGURATION, [GAUSSIAN, IMAGES])
+    results = Results(CONFIGURATION, [GAUSSIAN, IMAGES, TOY])
     path = results.write(tmp_path)
     assert path == tmp_path / "results.json"
     found = Results.read(tmp_path)
     assert found == results
-    # Both records together use every field, so none of them can be forgotten above.
-    used = {field.name for field in fields(Record) for r in (GAUSSIAN, IMAGES) if getattr(r, field.name) is not None}
+    # The records together use every field, so none of them can be forgotten above.
+    used = {
+        field.name for field in fields(Record) for r in (GAUSSIAN, IMAGES, TOY) if getattr(r, field.name) is not None
+    }
     assert used == {field.name for field in fields(Record)}
 
 
@@ -70,7 +96,7 @@ def test_only_what_applies_is_written(tmp_path: Path) -> None:
     """A number of zero applies; None does not."""
     records = json.loads(Results({}, [GAUSSIAN, IMAGES]).write(tmp_path).read_text())["records"]
     assert "mse" not in records[0]
-    assert "noise_variance" not in records[1]
+    assert "noise_variances" not in records[1]
     assert (records[0]["failed_messages"], records[1]["mse_paper_sem"]) == (0, 0.0)
     assert None not in [value for record in records for value in record.values()]
 
@@ -79,6 +105,19 @@ def test_writing_replaces(tmp_path: Path) -> None:
     Results({}, [GAUSSIAN, IMAGES]).write(tmp_path)
     Results({}, [replace(GAUSSIAN, bins=16)]).write(tmp_path)
     assert [record.bins for record in Results.read(tmp_path).records] == [16]
+
+
+def test_the_old_file_stays_if_writing_cannot_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader, or a run that goes on after a kill, never sees half a file."""
+    Results({}, [GAUSSIAN]).write(tmp_path)
+
+    def killed(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        Results({}, [GAUSSIAN, IMAGES]).write(tmp_path)
+    assert Results.read(tmp_path).records == [GAUSSIAN]
 
 
 def change(edit: Callable[[dict[str, Any]], object]) -> str:
