@@ -51,6 +51,9 @@ def serve(
     bind: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one.")] = "127.0.0.1:0",
     seed_file: SeedFile = None,
     decoder_wait: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for a missing decoder.")] = 30.0,
+    search: Annotated[
+        int, typer.Option(min=0, help="Nodes of a searching encoder for lattice sessions; 0 for GLS alone.")
+    ] = 0,
     log_level: Annotated[program.LogLevel, typer.Option(help="How much to log.")] = program.LogLevel.info,
 ) -> None:
     """Serve the encoder; prints `READY encoder HOST:PORT`, stops gracefully on SIGTERM and SIGINT."""
@@ -65,7 +68,7 @@ def serve(
         program.fail(error, program.EXIT_INPUT)
 
     async def main() -> None:
-        service = EncoderService(loaded, decoder, patience=decoder_wait, pre_shared_seed=seed)
+        service = EncoderService(loaded, decoder, patience=decoder_wait, search=search, pre_shared_seed=seed)
         await run("encoder", bind, service, lambda s, server: add_EncoderServiceServicer_to_server(s, server), [NAME])
 
     try:

@@ -89,12 +89,14 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
         decoder_addresses: Sequence[str],
         *,
         patience: float,
+        search: int = 0,
         pre_shared_seed: int | None = None,
     ) -> None:
         super().__init__()
         self._model = model
         self._addresses = list(decoder_addresses)
         self._patience = patience
+        self._search = search
         self._seed = pre_shared_seed
         self._sessions: dict[bytes, EncoderSession] = {}
         self._opening: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
@@ -122,7 +124,7 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
         session = await self._work(Session.from_wire_fields, convert.from_session(request.session), self._seed)
         if session.decoders > len(self._addresses):
             raise CodecError("decoders", session.decoders, f"at most {len(self._addresses)}, those of this encoder")
-        encoder = Encoder(session, self._model)
+        encoder = Encoder(session, self._model, self._search)
         async with self._opening.setdefault(session.digest, asyncio.Lock()):
             state = self._sessions.get(session.digest)
             if state is None:

@@ -13,7 +13,8 @@ import numpy as np
 from experiments import bounds
 from experiments.coding import code_in_process
 from experiments.distortion import best_squared_errors, mean_interval, standard_error
-from experiments.gaussian import SCHEMES, Cell, Flags, Floats, draw, open_cell
+from experiments.gaussian import SCHEMES, SIDE_VARIANCE, Cell, Flags, Floats, draw, open_cell
+from experiments.integrated import Integrated, integrate
 from experiments.results import Record
 
 CHUNK = 2500
@@ -21,6 +22,9 @@ CHUNK = 2500
 BOUND_CANDIDATES = 2**25
 """Candidates a cell over which the list matching lemma is summed: of 1,024 messages with the paper's pool, and of
 all messages of a small pool, whose misses would be too rare in fewer."""
+INTEGRATED_BINS = 16
+"""From this L_max on ``mse_db`` of the paper's scheme is integrated as well; of lattices it always is."""
+INTEGRATED_MESSAGES = {"independent": 500, "lattice": 4000}
 _DECIBEL = 10.0 / np.log(10.0)
 
 
@@ -156,7 +160,18 @@ def measure(cell: Cell, plan: Plan, workers: Workers) -> Record:
         cpu_seconds += chosen_in
         trials += workers.run(_chunks(cell, plan, repetition, "evaluate", noise))
     cpu_seconds += sum(part.cpu_seconds for part in trials)
-    return _record(cell, plan, noises, trials, time.perf_counter() - started, cpu_seconds)
+    integrated = _integrate(cell, plan, noises)
+    return _record(cell, plan, noises, trials, integrated, time.perf_counter() - started, cpu_seconds)
+
+
+def _integrate(cell: Cell, plan: Plan, noises: list[float | None]) -> Integrated | None:
+    """``mse_db`` integrated over the side information, where sampling may miss what dominates it."""
+    independent = SCHEMES[cell.scheme].independent_pool
+    if independent and cell.bins < INTEGRATED_BINS:
+        return None
+    seed = derived_seed(plan.seed, *astuple(cell), "integrate")
+    messages = INTEGRATED_MESSAGES["independent" if independent else "lattice"]
+    return integrate(*open_cell(cell, noises[0], seed), SIDE_VARIANCE, min(messages, plan.trials), seed)
 
 
 def _record(
@@ -164,6 +179,7 @@ def _record(
     plan: Plan,
     noises: list[float | None],
     trials: list[Trials],
+    integrated: Integrated | None,
     seconds: float,
     cpu_seconds: float,
 ) -> Record:
@@ -197,6 +213,8 @@ def _record(
         mean_db=float(decibels.mean()),
         mean_db_sem=standard_error(decibels),
         mse_db=float(_DECIBEL * np.log(errors.mean())),
+        mse_db_integrated=None if integrated is None else integrated.mse_db,
+        mse_db_integrated_sem=None if integrated is None else integrated.sem_db,
         mse_db_low=None if interval is None else float(interval[0]),
         mse_db_high=None if interval is None else float(interval[1]),
         missed_messages=missed,

@@ -6,6 +6,7 @@ and give it a name in ``SCHEMES``.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -123,7 +124,15 @@ def _lattice_session(cell: Cell, card: ModelCard, seed: int) -> Session:
     )
 
 
+def _narrow_session(cell: Cell, card: ModelCard, seed: int) -> Session:
+    lattice = _lattice(cell.decoders, cell.bins, PRIOR_VARIANCE, SIDE_VARIANCE, "mean_db")
+    return dataclasses.replace(
+        _lattice_session(cell, card, seed), pool_size=lattice.pool_size, cell_width=lattice.cell_width
+    )
+
+
 SCHEMES = {
     "iid": Scheme("i.i.d. pool (the paper's)", True, _iid_session),
     "lattice": Scheme("lattice pool", False, _lattice_session),
+    "narrow": Scheme("narrow lattice, for mean_db", False, _narrow_session),
 }

@@ -52,11 +52,11 @@ def mse_decibels(records: Sequence[Record], path: Path) -> None:
     def draw(axes: Axes, own: Sequence[Record], style: str) -> None:
         colour, marker = look(own[0].decoders)
         bits = [r.bits for r in own]
-        axes.plot(bits, [_number(r.mse_db) for r in own], color=colour, linestyle=style, linewidth=1.4)
+        axes.plot(bits, [_best_mse(r) for r in own], color=colour, linestyle=style, linewidth=1.4)
         for r in own:
-            seen = r.mse_db_low is not None
+            seen = r.mse_db_low is not None or r.mse_db_integrated is not None
             axes.plot(
-                r.bits, _number(r.mse_db),
+                r.bits, _best_mse(r),
                 color=colour, marker=marker, markersize=6, markerfacecolor=colour if seen else "white",
             )  # fmt: skip
         low, high = ([_number(getattr(r, name)) for r in own] for name in ("mse_db_low", "mse_db_high"))
@@ -67,12 +67,15 @@ def mse_decibels(records: Sequence[Record], path: Path) -> None:
     for axes in figure.axes:
         axes.axhline(wyner_ziv_db(0.0), color=GREY, linewidth=1.0)
     handles += [
-        _grey(marker="o", linestyle="none", markerfacecolor="white", label="no miss sampled: an underestimate"),
+        _grey(marker="o", linestyle="none", markerfacecolor="white", label="sampled, no miss: an underestimate"),
         Line2D([], [], color=look(1)[0], linestyle=":", label="K = 1: Wyner–Ziv limit"),
         _grey(linestyle=":", label="K > 1: D at R + log2 K, reference, not a bound"),
         _grey(linestyle="-", linewidth=1.0, label=f"no message, K = 1: {wyner_ziv_db(0.0):.2f} dB"),
     ]
-    figure.suptitle("Mean squared error. Bars: 95 % bootstrap intervals", fontsize=11)
+    figure.suptitle(
+        "Mean squared error; integrated over side information where done. Bars: 95 % bootstrap",
+        fontsize=11,
+    )
     _save(figure, handles, path)
 
 
@@ -113,6 +116,11 @@ def _grey(label: str, **look: object) -> Line2D:
 def _save(figure: Figure, handles: list[Line2D], path: Path) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=2 * len(figure.axes), frameon=False, fontsize=9)
     figure.savefig(path, dpi=150)
+
+
+def _best_mse(record: Record) -> float:
+    """``mse_db`` integrated over the side information where that was done, else as sampled."""
+    return _number(record.mse_db if record.mse_db_integrated is None else record.mse_db_integrated)
 
 
 def _number(value: float | None) -> float:

@@ -48,7 +48,7 @@ def _draw(axes: Axes, records: Sequence[Record]) -> None:
     for coupling, (label, colour, marker, size) in _MEASURED.items():
         own = [r for r in records if r.coupling == coupling]
         if own:
-            values = [r.match_probability for r in own]
+            values = [r.match_probability or 0.0 for r in own]
             axes.plot([r.bits for r in own], values, color=colour, marker=marker, markersize=size, label=label)
     # With one decoder the couplings are the same; where GLS was run, its chosen s² is what the bounds are for.
     couplings = {r.coupling for r in records}
@@ -66,7 +66,7 @@ def match_against_decoders(records: Sequence[Record], path: Path) -> None:
     decoders = [r.decoders for r in records]
     axes.errorbar(
         decoders,
-        [r.match_probability for r in records],
+        [r.match_probability or 0.0 for r in records],
         [r.match_probability_sem or 0.0 for r in records],
         color=COLOURS[0], marker="o", markersize=5, capsize=2, label="GLS, exact (± 1 s.e. over pairs)",
     )  # fmt: skip

@@ -20,7 +20,8 @@ IMAGE_COLUMNS = (
     "match", "payload (B)", "transport (B)", "seconds",
 )  # fmt: skip
 GAUSSIAN_COLUMNS = (
-    "scheme", "coupling", "K", "bits", "s²", "mean_db", "± s.e.", "paper's", "z", "mse_db", "95 % of mse_db", "missed",
+    "scheme", "coupling", "K", "bits", "s²", "mean_db", "± s.e.", "paper's", "z", "mse_db", "95 % of mse_db",
+    "integrated ± s.e.", "missed",
     "match", "≥ lemma", "≥ prop. 4", "CPU s",
 )  # fmt: skip
 TOY_COLUMNS = ("K", "match, GLS", "± s.e.", "≥ lemma", "optimum, 1 - d_TV")
@@ -67,6 +68,9 @@ def gaussian_row(record: Record) -> list[str]:
         "" if z is None else f"{z:+.2f}",
         f"{record.mse_db:.2f}",
         interval,
+        ""
+        if record.mse_db_integrated is None
+        else f"{record.mse_db_integrated:.2f} ± {record.mse_db_integrated_sem:.2f}",
         str(record.missed_messages),
         f"{record.match_probability:.4f}",
         _optional(record.match_bound_lemma),

@@ -24,6 +24,7 @@ class Record:
         decoders: K.
         bins: L_max.
         bits: rate, log2(L_max) bits a message.
+        measured_bits: rate that a variable-length code spent, bits a source sample.
         messages: number of messages.
         pool_size: N.
         match_probability: share of messages with Y among the decoders' picks.
@@ -49,6 +50,9 @@ class Record:
         mean_db: mean over messages of 10·log10 of the best squared error, the paper's metric.
         mean_db_sem: its standard error.
         mse_db: 10·log10 of the mean of the best squared error.
+        mse_db_sem: its standard error in dB, to first order (references).
+        mse_db_integrated: the same, integrated over the side information, so that rare failures count.
+        mse_db_integrated_sem: its standard error, in dB to first order.
         mse_db_low: lower end of its 95 % bootstrap interval; None where no message missed, since an interval
             from such a sample knows nothing of the misses that make the mean.
         mse_db_high: upper end of that interval.
@@ -62,12 +66,13 @@ class Record:
     bins: int
     bits: int
     messages: int
-    pool_size: int
-    match_probability: float
-    failed_messages: int
-    payload_bytes: int
-    seconds: float
+    pool_size: int | None = None
+    match_probability: float | None = None
+    failed_messages: int | None = None
+    payload_bytes: int | None = None
+    seconds: float | None = None
     scheme: str | None = None
+    measured_bits: float | None = None
     repetitions: int | None = None
     cpu_seconds: float | None = None
     match_probability_sem: float | None = None
@@ -87,6 +92,9 @@ class Record:
     mean_db: float | None = None
     mean_db_sem: float | None = None
     mse_db: float | None = None
+    mse_db_sem: float | None = None
+    mse_db_integrated: float | None = None
+    mse_db_integrated_sem: float | None = None
     mse_db_low: float | None = None
     mse_db_high: float | None = None
     missed_messages: int | None = None
