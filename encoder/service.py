@@ -145,17 +145,19 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
         """See ``encoder.proto``. Reading goes on while earlier batches wait for acknowledgements."""
         accepted: asyncio.Queue[asyncio.Future[pb.EncodeResponse]] = asyncio.Queue(WINDOW)
         reading = asyncio.create_task(self._read(requests, accepted))
+        taking: asyncio.Future[asyncio.Future[pb.EncodeResponse]] | None = None
         try:
             while True:
                 taking = asyncio.ensure_future(accepted.get())
                 await asyncio.wait({taking, reading}, return_when=asyncio.FIRST_COMPLETED)
                 if not taking.done():
-                    taking.cancel()
                     break
                 yield await taking.result()
             await reading
         finally:
             reading.cancel()
+            if taking is not None:
+                taking.cancel()
         if self.stopping.is_set():
             await context.abort(grpc.StatusCode.UNAVAILABLE, "encoder is stopping; what was answered is delivered")
 

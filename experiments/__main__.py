@@ -118,7 +118,7 @@ def gaussian(
         couplings=("gls",),
         decoders=_values(decoders, int),
         bins=_values(bins, int),
-        choose_trials=trials // 10,
+        choose_trials=max(10, trials // 10),
         trials=trials,
         seed=seed,
     )
