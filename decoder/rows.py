@@ -41,7 +41,7 @@ class Rows:
         for place in places:
             begin, block = self._firsts[place], self._blocks[place]
             self._held -= len(block)
-            for start, rows in ((begin, block[: max(first - begin, 0)]), (end, block[max(end - begin, 0) :])):
+            for start, rows in ((begin, block[: max(first - begin, 0)]), (end, block[end - begin :])):
                 if len(rows):
                     firsts.append(start)
                     blocks.append(rows)

@@ -121,6 +121,7 @@ def test_rows_that_are_put() -> None:
     assert store.put_side_information(0, SIDE[:3]) == 9
     assert store.receive(0, 5, payload(0, 5)) == {}
     assert (store.next_message, store.decoded, store.failures) == (5, 5, {})
+    assert set(contents(store._put)) == {5, 6, 7, 8}
     assert store.put_side_information(9, SIDE[9:]) == 7
     store.receive(5, 7, payload(5, 7))
     assert store.decoded == 12
@@ -137,6 +138,17 @@ def test_put_replaces_and_goes_before_the_file() -> None:
     used = np.concatenate([SIDE[:2], [9.0, -1.5, 9.0], SIDE[5:8], np.full(4, 0.25)])
     assert_read(store, 0, 12, used)
     assert store.put_side_information(12, np.zeros(1)) == 1
+
+
+def test_rows_of_messages_that_never_came() -> None:
+    """The service skips messages that were lost for good: their rows are no longer held."""
+    store = a_store()
+    assert store.put_side_information(0, SIDE[:6]) == 6
+    store.next_message = 4
+    assert store.put_side_information(6, SIDE[6:8]) == 4
+    store.receive(4, 4, payload(4, 4))
+    assert_read(store, 4, 4, SIDE)
+    assert len(store._put) == 0
 
 
 def test_file_may_be_single_precision() -> None:

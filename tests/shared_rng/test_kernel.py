@@ -17,8 +17,10 @@ from shared_rng import (
     decoder_select,
     encoder_select,
     kernel,
+    races,
     samples,
     selected_labels,
+    variates,
 )
 from shared_rng.lattice import TARGET_SPREAD, TEMPERATURE, lattice_for
 from shared_rng.variates import Floats
@@ -305,6 +307,19 @@ def test_wrong_shape(shape: tuple[int, ...]) -> None:
         kernel.encoder_race(case.session, range(5), np.zeros(shape), np.ones((5, 1)))
     with refused("variance", str(shape), "(5, 1)"):
         kernel.decoder_race(case.session, 0, range(5), np.zeros(5, np.uint32), np.zeros((5, 1)), np.ones(shape))
+
+
+@pytest.mark.parametrize("variance", [1e-6, 1.0, 1.003, 400.0])
+def test_normals_of_any_word(variance: float) -> None:
+    """Centre, middle and tails alike, the outermost words too, which no random pool shows."""
+    small = [0, 1, 2**12 - 1, *(2**power + 5 for power in range(12, 63))]
+    words = np.array([*small, *(2**64 - 1 - word for word in small), 2**63 - 1, 2**63], dtype=np.uint64)
+    expected = variates.normals(words, variance)
+    found = [races._normal(word, np.sqrt(variance)) for word in words]
+    assert np.array_equal(found, expected)
+    places = (words >> races._EDGES_SHIFT).astype(int)
+    assert (races._EDGES[places] <= expected / np.sqrt(variance) + 1e-9 + 2.0**-16 / np.sqrt(variance)).all()
+    assert (races._EDGES[places + 1] >= expected / np.sqrt(variance) - 1e-9 - 2.0**-16 / np.sqrt(variance)).all()
 
 
 def test_which_sessions_are_served() -> None:
