@@ -239,7 +239,7 @@ class DecoderLink:
 
 def _explain(error: grpc.aio.AioRpcError, seconds: float) -> DecoderLost | DecoderRefused:
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return DecoderLost(f"no answer within {seconds:.0f} s")
+        return DecoderLost(f"no answer within {seconds:g} s")
     if error.code() in _CONNECTION_LOST:
         return DecoderLost(f"no connection ({error.details()})")
     return DecoderRefused(f"refused, {error.code().name}: {error.details()}")

@@ -52,6 +52,10 @@ class ServiceProcess:
     def stop(self) -> int:
         """SIGTERM, then SIGKILL if it takes too long; returns the exit code."""
         self.process.terminate()
+        return self.wait_ended()
+
+    def wait_ended(self) -> int:
+        """Wait for a service that was told to stop, with SIGKILL if it takes too long; returns the exit code."""
         try:
             self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -88,5 +92,6 @@ def running(services: Sequence[ServiceProcess]) -> Iterator[None]:
     finally:
         for service in services:
             service.process.terminate()
+        # Signalled once: a second SIGTERM could meet a service that has put its handlers away.
         for service in services:
-            service.stop()
+            service.wait_ended()
