@@ -26,9 +26,9 @@ from shared_rng.variates import inverse_normal_cdf
 
 Floats = npt.NDArray[np.float64]
 
-NODES = 161
-"""Values of t a decoder and source, 0.1 standard deviations apart."""
-REACH = 8.05
+SPACING = 0.1
+"""Distance of neighbouring values of t, in standard deviations given the source."""
+REACH = 8.0
 """The grid covers this many standard deviations of t given the source."""
 _CHUNK = 1000
 
@@ -65,6 +65,7 @@ def integrate(
     messages: int,
     seed: int,
     search: int = 0,
+    reach: float = REACH,
 ) -> Integrated:
     """Integrate over the side information of ``messages`` messages of a source N(0, 1).
 
@@ -76,22 +77,24 @@ def integrate(
         messages: number of sources, each with common randomness of its own.
         seed: of sources and of the grid's shifts.
         search: nodes of a searching encoder, or 0.
+        reach: how far the grid of t goes, in standard deviations given the source.
     """
     generator = np.random.Generator(np.random.Philox(seed))
     sources = stratified_sources(messages, generator)
     encoder = Encoder(session, encoder_model, search)
     decoders = [Decoder(session, k, decoder_model) for k in range(session.decoders)]
+    nodes = round(2.0 * reach / SPACING)
     means = []
     for first in range(0, messages, _CHUNK):
         part = sources[first : first + _CHUNK]
         labels = encoder.encode(part, first).labels
-        numbers = np.repeat(np.arange(first, first + len(part)), NODES).tolist()
+        numbers = np.repeat(np.arange(first, first + len(part)), nodes).tolist()
         errors, weights = [], []
         for decoder in decoders:
-            z = (np.arange(NODES) + generator.uniform(size=(len(part), 1))) * (2.0 * REACH / NODES) - REACH
+            z = (np.arange(nodes) + generator.uniform(size=(len(part), 1))) * (2.0 * reach / nodes) - reach
             density = np.exp(-0.5 * z * z)
             side = part[:, None] + np.sqrt(side_variance) * z
-            answers = decoder.decode_labels(np.repeat(labels, NODES), side.ravel(), numbers).reconstructions
+            answers = decoder.decode_labels(np.repeat(labels, nodes), side.ravel(), numbers).reconstructions
             errors.append(np.square(answers.reshape(z.shape) - part[:, None]))
             weights.append(density / density.sum(axis=1, keepdims=True))
         means.append(expected_minimum(np.stack(errors), np.stack(weights)))
