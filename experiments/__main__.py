@@ -115,6 +115,7 @@ def gaussian(
     _sweep(
         out,
         os.cpu_count() or 1,
+        schemes=("iid", "lattice"),
         couplings=("gls",),
         decoders=_values(decoders, int),
         bins=_values(bins, int),

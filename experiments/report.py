@@ -124,7 +124,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     """Print a table on standard output; as wide as it needs where the output is no terminal."""
     console = Console()
     if not console.is_terminal:
-        console = Console(width=160)
+        console = Console(width=220)
     table = Table(title=title)
     for number, name in enumerate(columns):
         table.add_column(name, justify="left" if number == 0 else "right", no_wrap=True)

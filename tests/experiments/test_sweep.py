@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from experiments import gaussian_plots, match_plots, sweep
 from experiments.__main__ import app
+from experiments.gaussian import SCHEMES
 from experiments.results import Record, Results
 from experiments.sweep import SweepOptions, run_sweep
 from shared_rng import CodecError
@@ -55,9 +56,9 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_cells_in_order_and_the_whole_configuration(uninterrupted: Path) -> None:
     results = Results.read(uninterrupted)
     cells = [(r.scheme, r.coupling, r.decoders, r.bins) for r in results.records]
-    assert cells == [(scheme, "gls", k, bins) for scheme in ("iid", "lattice") for k in (1, 2) for bins in (2, 8)]
+    assert cells == [(scheme, "gls", k, bins) for scheme in SCHEMES for k in (1, 2) for bins in (2, 8)]
     expected = {name: list(v) if isinstance(v, tuple) else v for name, v in SMALL.items()}
-    expected |= {"experiment": "gaussian sweep", "schemes": ["iid", "lattice"], "repetitions": 1, "seed": 1}
+    expected |= {"experiment": "gaussian sweep", "schemes": list(SCHEMES), "repetitions": 1, "seed": 1}
     assert results.configuration.items() >= expected.items()
     assert results.configuration["cpu_seconds"] > 0
 
@@ -118,7 +119,7 @@ def test_an_error_in_a_cell_ends_the_run_and_keeps_what_is_done(
         ("decoders", (1, 2, 3), "1,2,3", "1,2"),
         ("bins", (2,), "2", "2,8"),
         ("couplings", ("baseline",), "baseline", "gls"),
-        ("schemes", ("iid",), "iid", "iid,lattice"),
+        ("schemes", ("iid",), "iid", "iid,lattice,narrow"),
     ],
 )
 def test_other_options_in_the_same_folder_are_refused(
