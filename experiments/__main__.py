@@ -115,7 +115,6 @@ def gaussian(
     _sweep(
         out,
         os.cpu_count() or 1,
-        schemes=("iid", "lattice"),
         couplings=("gls",),
         decoders=_values(decoders, int),
         bins=_values(bins, int),

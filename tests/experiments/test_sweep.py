@@ -174,7 +174,7 @@ def test_preset_is_the_sweep_with_gls(tmp_path: Path) -> None:
     for name in ("mean_db.png", "mse_db.png", "match.png"):
         assert (tmp_path / name).stat().st_size > 10_000
     results = Results.read(tmp_path)
-    assert [(r.scheme, r.coupling) for r in results.records] == [("iid", "gls"), ("lattice", "gls")]
+    assert [(r.scheme, r.coupling) for r in results.records] == [(scheme, "gls") for scheme in SCHEMES]
     assert results.configuration["command"].startswith("python -m experiments")
     # The same folder goes on under the sweep's own command, with nothing left to do.
     again = CliRunner().invoke(
