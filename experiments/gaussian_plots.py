@@ -42,7 +42,9 @@ def mean_decibels(records: Sequence[Record], path: Path) -> None:
 
     figure, handles = _figure(records, draw, "mean_db: mean of 10·log10 of the best of K squared errors (dB)")
     handles.append(_grey(marker="o", linestyle="none", markersize=9, markerfacecolor="none", label="the paper"))
-    figure.suptitle("The paper's metric; it has no rate–distortion limit. Error bars: ± 1 standard error", fontsize=11)
+    figure.suptitle(
+        "The paper's metric; it has no rate–distortion limit. Error bars: ± 1 standard error", fontsize=10, wrap=True
+    )
     _save(figure, handles, path)
 
 
