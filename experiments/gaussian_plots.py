@@ -76,7 +76,8 @@ def mse_decibels(records: Sequence[Record], path: Path) -> None:
     ]
     figure.suptitle(
         "Mean squared error; integrated over side information where done. Bars: 95 % bootstrap",
-        fontsize=11,
+        fontsize=10,
+        wrap=True,
     )
     _save(figure, handles, path)
 
