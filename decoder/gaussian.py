@@ -8,7 +8,7 @@ import numpy as np
 
 from decoder.lattice import LatticeDecoderModel
 from decoder.model import DecoderModel, Floats, Indices
-from shared_rng import CodecError, ModelCard, Session
+from shared_rng import ModelCard, Session
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,7 @@ class GaussianDecoderModel:
         Raises:
             CodecError: a variance is missing or out of range.
         """
-        prior, noise = card.number("prior_variance"), card.number("noise_variance")
-        side = card.number("side_variance")
-        for name, value in (("prior_variance", prior), ("noise_variance", noise)):
-            if not 0 < value < float("inf"):
-                raise CodecError(f"card architecture.{name}", value, "a finite number above 0")
-        if not side > 0:
-            raise CodecError("card architecture.side_variance", side, "a number above 0, or Infinity for none")
-        return cls(card.digest, prior, noise, side)
+        return cls(card.digest, *card.variances())
 
     @property
     def pool_variance(self) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from encoder.model import Floats
 from encoder.search import MessageSearch
-from shared_rng import CodecError, ModelCard, Session
+from shared_rng import ModelCard, Session
 from shared_rng.lattice import TARGET_SPREAD
 
 
@@ -17,7 +17,7 @@ class GaussianEncoderModel:
     """A ~ N(0, prior_variance), W = A + N(0, noise_variance). Sources are scalars, [B].
 
     On a lattice the target is N(a, (0.02 w)²) with the cell width w, whatever the card's noise variance. The
-    side information's variance is not used for encoding: whoever opens a session asks for it.
+    side information's variance is used by encoder search, and by whoever opens a session.
     """
 
     digest: bytes
@@ -35,13 +35,7 @@ class GaussianEncoderModel:
         Raises:
             CodecError: a variance is missing or out of range.
         """
-        prior, noise = card.number("prior_variance"), card.number("noise_variance")
-        for name, value in (("prior_variance", prior), ("noise_variance", noise)):
-            if not 0 < value < float("inf"):
-                raise CodecError(f"card architecture.{name}", value, "a finite number above 0")
-        side = card.number("side_variance")
-        if not side > 0:
-            raise CodecError("card architecture.side_variance", side, "a number above 0, or Infinity for none")
+        prior, noise, side = card.variances()
         return cls(card.digest, noise, prior + noise, prior, side)
 
     def for_session(self, session: Session) -> GaussianEncoderModel:

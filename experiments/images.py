@@ -28,7 +28,6 @@ HELD_OUT = 5000
 _CACHE = Path.home() / ".cache" / "gumbelcast"
 _CROP_SEED = 0x63726F7073
 BUNDLED = "mnist-test-1000-images-idx3-ubyte.gz"
-BUNDLED_STRIDE = 10
 """The bundled digits are numbers 0, 10, 20 … of the 10,000 test digits."""
 
 

@@ -72,6 +72,21 @@ class ModelCard:
             fields = " and ".join(f"architecture.{name}" for name in names)
             raise CodecError(f"card {fields}", given, f"{expected}{product}, as the weights have")
 
+    def variances(self) -> tuple[float, float, float]:
+        """Prior, noise and side variance of a Gaussian source.
+
+        Raises:
+            CodecError: one is missing or out of range.
+        """
+        prior, noise = self.number("prior_variance"), self.number("noise_variance")
+        side = self.number("side_variance")
+        for name, value in (("prior_variance", prior), ("noise_variance", noise)):
+            if not 0 < value < float("inf"):
+                raise CodecError(f"card architecture.{name}", value, "a finite number above 0")
+        if not side > 0:
+            raise CodecError("card architecture.side_variance", side, "a number above 0, or Infinity for none")
+        return prior, noise, side
+
     def with_variances(self, **variances: float | None) -> ModelCard:
         """The card of a Gaussian source with other variances and the digest that follows; None keeps the card's.
 
