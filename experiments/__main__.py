@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from experiments import image_commands
 from gumbelcast.program import EXIT_INPUT, fail
 
 app = typer.Typer(
@@ -26,8 +27,7 @@ app = typer.Typer(
     help="Experiments with the distributed lossy codec. Exit codes: 0 done, 2 usage, 3 refused input, "
     "5 a service failed.",
 )
-train_app = typer.Typer(no_args_is_help=True, help="Train a model.")
-app.add_typer(train_app, name="train")
+app.command()(image_commands.train)
 sweep_app = typer.Typer(no_args_is_help=True, help="Measure every cell of a table of the paper.")
 app.add_typer(sweep_app, name="sweep")
 
@@ -246,31 +246,6 @@ def bench(out: Out) -> None:
     report.print_table(title, measure.COLUMNS, [measure.row(cell) for cell in measured.cells])
     print("\n".join(measure.summary(measured)))
     print(f"wrote {path}")
-
-
-@train_app.command()
-def mnist(
-    out: Out,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder with MNIST/raw; by default torchvision downloads it.")
-    ] = None,
-    beta: Annotated[float, typer.Option(min=0.0, help="Weight of the rate (nats) against squared error.")] = 7.0,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training digits.")] = 40,
-    batch: Annotated[int, typer.Option(min=8, help="Digits a step.")] = 128,
-    learning_rate: Annotated[float, typer.Option(min=0.0, help="Adam's first step size.")] = 1e-3,
-    seed: Annotated[int, typer.Option(help="Seed of weights, order, crops and latents.")] = 1,
-) -> None:
-    """Train the MNIST model; the same command goes on after an interruption."""
-    from experiments import images
-    from experiments.train import TrainingOptions, train_mnist
-
-    try:
-        digits = images.mnist_digits(data, train=True)
-        options = TrainingOptions(beta=beta, epochs=epochs, batch=batch, learning_rate=learning_rate, seed=seed)
-        card = train_mnist(digits, out, options)
-    except (ValueError, OSError) as error:
-        fail(error, EXIT_INPUT)
-    print(f"model {card.digest.hex()[:16]} in {out}: {card.training['metrics']}")
 
 
 def main() -> None:

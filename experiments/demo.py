@@ -142,8 +142,8 @@ def run_demo(options: DemoOptions) -> tuple[list[Record], Example]:
         RuntimeError: a decoder missed messages.
     """
     digits = images.bundled_digits(options.digits)
-    sources = images.sources(digits)
-    sides = [images.side_information(digits, k) for k in range(max(options.decoders))]
+    sources = images.MNIST.sources(digits)
+    sides = [images.MNIST.side_information(digits, k) for k in range(max(options.decoders))]
     middle = options.bins[len(options.bins) // 2]
     records: list[Record] = []
     example: Example | None = None

@@ -1,4 +1,4 @@
-"""Digits, halves and crops: shapes, alignment, stable offsets, bundled data, and what is said when data is missing."""
+"""Digits: the bundled ones, those of a folder, and what is said when data is missing."""
 
 from __future__ import annotations
 
@@ -12,62 +12,6 @@ import torchvision.datasets
 
 from experiments import images
 from tests.models import refused
-
-RAMP = np.arange(28 * 28).reshape(1, 28, 28).astype(np.uint8)
-
-OFFSETS = {
-    0: [14, 9, 11, 9, 3, 2, 7, 0, 8, 12, 8, 5],
-    1: [3, 4, 7, 5, 1, 0, 5, 5, 12, 8, 13, 4],
-    2: [13, 6, 0, 2, 6, 13, 3, 9, 6, 9, 12, 13],
-}
-"""Golden: other crops would be another data set, and published figures could not be compared."""
-
-
-@pytest.mark.parametrize("decoder", OFFSETS)
-def test_offsets_are_pinned(decoder: int) -> None:
-    """And the first ones do not depend on how many are asked for."""
-    assert images.crop_offsets(12, decoder).tolist() == OFFSETS[decoder]
-    assert images.crop_offsets(1000, decoder)[:12].tolist() == OFFSETS[decoder]
-
-
-def test_offsets_are_uniform() -> None:
-    """All of 0 … 14 and no other, about equally often, independently for each decoder."""
-    offsets = np.stack([images.crop_offsets(15000, decoder) for decoder in range(3)])
-    counts = np.stack([np.bincount(row, minlength=15) for row in offsets])
-    assert counts.shape == (3, 15)
-    # 1,000 expected, standard deviation 30.6; five of them.
-    assert np.abs(counts - 1000).max() < 153
-    for first, second in ((0, 1), (0, 2), (1, 2)):
-        assert abs(np.corrcoef(offsets[first], offsets[second])[0, 1]) < 5 / np.sqrt(15000)
-
-
-def test_sources_are_right_halves() -> None:
-    found = images.sources(RAMP)
-    assert (found.shape, found.dtype) == ((1, 28, 14), np.float32)
-    assert np.array_equal(np.rint((found + 1.0) * 127.5), RAMP[:, :, 14:])
-
-
-def test_sources_are_in_the_unit_range() -> None:
-    extremes = np.zeros((1, 28, 28), dtype=np.uint8)
-    extremes[0, 0, 14] = 255
-    found = images.sources(extremes)
-    assert (found.min(), found.max(), found[0, 0, 0]) == (-1.0, 1.0, 1.0)
-
-
-@pytest.mark.parametrize("offset", [0, 3, 14])
-def test_crops_are_rows_of_left_halves(offset: int) -> None:
-    found = images.crop(RAMP, np.array([offset]))
-    assert (found.shape, found.dtype) == ((1, 14, 14), np.uint8)
-    assert np.array_equal(found[0], RAMP[0, offset : offset + 14, :14])
-
-
-def test_side_information() -> None:
-    """Each digit with its own offset, in [-1, 1]; nothing of the source half is in it."""
-    digits = images.bundled_digits(12)
-    found = images.side_information(digits, 1)
-    assert (found.shape, found.dtype) == ((12, 14, 14), np.float32)
-    for digit, side, offset in zip(digits, found, OFFSETS[1], strict=True):
-        assert np.array_equal(np.rint((side + 1.0) * 127.5), digit[offset : offset + 14, :14])
 
 
 def test_bundled_digits() -> None:
@@ -127,7 +71,7 @@ class Downloads:
 def downloads(monkeypatch: pytest.MonkeyPatch, cache: Path, error: Exception | None = None) -> Downloads:
     fake: Any = Downloads(error)
     monkeypatch.setattr(torchvision.datasets, "MNIST", fake)
-    monkeypatch.setattr(images, "_CACHE", cache)
+    monkeypatch.setattr(images, "CACHE", cache)
     return fake  # type: ignore[no-any-return]
 
 

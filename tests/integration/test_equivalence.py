@@ -73,7 +73,7 @@ def ends(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         sources, sides = gaussian_data(64, 2)
     else:
         digits = images.bundled_digits(64)
-        sources, sides = images.sources(digits), [images.side_information(digits, k) for k in range(4)]
+        sources, sides = images.MNIST.sources(digits), [images.MNIST.side_information(digits, k) for k in range(4)]
     with ExitStack() as stack:
         fleet = stack.enter_context(Fleet(tmp_path_factory.mktemp(model)))
         started = [fleet.launch("decoder", model=model) for _ in sides]

@@ -22,7 +22,7 @@ from shared_rng import Session, find_model, load_card
 from tests.integration.services import Fleet, run_program
 
 DIGITS = images.bundled_digits(12)
-SIDE = images.side_information(DIGITS, 0)
+SIDE = images.MNIST.side_information(DIGITS, 0)
 SEED = 0x0F0E0D0C0B0A09080706050403020100
 
 
@@ -68,7 +68,7 @@ def write_gzip(folder: Path) -> list[str]:
 
 def write_halves(folder: Path) -> list[str]:
     """Samples of the source's own shape, in [-1, 1]."""
-    np.save(folder / "halves.npy", images.sources(DIGITS))
+    np.save(folder / "halves.npy", images.MNIST.sources(DIGITS))
     return ["halves.npy"]
 
 
@@ -118,7 +118,7 @@ def test_files_of_all_kinds(world: World, write: Callable[[Path], list[str]]) ->
         latent_dimension=ends[0].latent_dimension,
     )
     assert session.digest.hex() == opened[1]
-    expected = code_in_process(session, *ends, images.sources(DIGITS), [SIDE])
+    expected = code_in_process(session, *ends, images.MNIST.sources(DIGITS), [SIDE])
     assert picks.tolist() == expected.decoder_picks[0].tolist()
     assert np.array_equal(reconstructions, expected.reconstructions[0].astype(np.float32))
 

@@ -1,0 +1,324 @@
+"""One training loop for every recipe: seeded, resumable, with progress, and an export of card and weights.
+
+A recipe brings the networks and the loss; the loop brings batches, crops, Adam with a cosine schedule,
+checkpoints and the card. How to write one: see :class:`Recipe`, and ``experiments/paper_recipe.py`` as an example.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from encoder.files import to_unit_range
+from experiments.image_task import Images, ImageTask
+from experiments.progress import progress
+from experiments.training_log import TrainingLog
+from shared_rng import CodecError, ModelCard
+from shared_rng.card import CARD_NAME, load_card, weights_sha256
+
+WEIGHTS_NAME = "weights.safetensors"
+CHECKPOINT_NAME = "checkpoint.pt"
+EXPORTED = ("encoder.", "decoder.")
+"""Prefixes of the weights that a model folder holds: one for each end."""
+
+
+class Recipe(Protocol):
+    """A way to train a model, with its networks.
+
+    The loop seeds torch before it makes a recipe, so networks that are made in the constructor follow the seed.
+    A recipe draws random numbers from torch's global generator alone, and keeps all state in its modules and
+    buffers: the loop saves and restores both.
+
+    Attributes:
+        name: as ``--recipe`` has it.
+        options: a frozen dataclass of plain values, one a command-line option; what is chosen for this recipe.
+        sides: crops of each image that a step takes, K.
+    """
+
+    name: ClassVar[str]
+    options: Any
+    sides: int
+
+    def modules(self) -> nn.ModuleDict:
+        """All that is trained. What lies under ``encoder`` and ``decoder`` is exported, under these names."""
+        ...
+
+    def step(self, source: Tensor, sides: Tensor, share_done: float) -> tuple[Tensor, dict[str, float]]:
+        """Loss of a batch and its parts, by name with their unit where they have one.
+
+        Args:
+            source: [B, A], flat sources in [-1, 1].
+            sides: [B, K, T], flat crops in [-1, 1].
+            share_done: share of all steps that are done, in [0, 1), for schedules.
+        """
+        ...
+
+    def card(self) -> tuple[str, dict[str, Any]]:
+        """The card's ``source`` and ``architecture``."""
+        ...
+
+    def held_out(self, source: Tensor, sides: Tensor) -> dict[str, float]:
+        """Metrics of the exported (rounded) weights on images that training never saw; shapes as in :meth:`step`."""
+        ...
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """What determines a run beside the recipe's own options.
+
+    Attributes:
+        epochs: passes over the training images.
+        batch: images a step.
+        learning_rate: Adam's first step size; it falls to zero along a cosine.
+        seed: of the initial weights, the order of images, the crops and what the recipe draws.
+    """
+
+    epochs: int = 40
+    batch: int = 128
+    learning_rate: float = 1e-3
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Images to train on.
+
+    Attributes:
+        task: how they are split.
+        images: uint8 [B, height, width] or [B, height, width, 3]; the last tenth is held out.
+        arguments: what follows ``train`` on the command line to name them.
+    """
+
+    task: ImageTask
+    images: Images
+    arguments: str
+
+    @property
+    def held_out(self) -> Images:
+        """The last tenth, for choices that are made after training."""
+        return self.images[len(self.images) - len(self.images) // 10 :]
+
+    @property
+    def training(self) -> Images:
+        """All others."""
+        return self.images[: len(self.images) - len(self.images) // 10]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the pixels."""
+        return hashlib.sha256(self.images.tobytes()).hexdigest()
+
+
+class Trainer:
+    """A recipe with its optimiser; its state can be saved and restored."""
+
+    def __init__(self, recipe: Recipe, options: TrainingOptions, steps: int) -> None:
+        """Train on the GPU where torch finds one.
+
+        Args:
+            recipe: networks and loss.
+            options: of the run.
+            steps: of the whole run.
+        """
+        self.recipe = recipe
+        self.options = options
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.modules = recipe.modules().to(self.device)
+        self.optimiser = torch.optim.Adam(self.modules.parameters(), lr=options.learning_rate, betas=(0.9, 0.99))
+        self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimiser, T_max=steps)
+        self.total = steps
+        self.steps = 0
+
+    def step(self, source: Tensor, sides: Tensor) -> dict[str, float]:
+        """One optimiser step; the parts of the loss before it."""
+        share = self.steps / self.total
+        loss, parts = self.recipe.step(source.to(self.device), sides.to(self.device), share)
+        self.optimiser.zero_grad()
+        loss.backward()
+        self.optimiser.step()
+        self.schedule.step()
+        self.steps += 1
+        return {"loss": loss.item()} | parts
+
+    def _identity(self, data: str) -> dict[str, Any]:
+        return {"recipe": self.recipe.name, **asdict(self.recipe.options), **asdict(self.options), "data": data}
+
+    def save(self, path: Path, epoch: int, crops: np.random.Generator, data: str) -> None:
+        """Write all that resuming after ``epoch`` epochs needs; killed at any time, the old or new file is there."""
+        state = {
+            "identity": self._identity(data),
+            "epoch": epoch,
+            "steps": self.steps,
+            "modules": self.modules.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "torch_rng": torch.get_rng_state(),
+            "device_rng": torch.cuda.get_rng_state() if self.device.type == "cuda" else None,
+            "crops_rng": json.dumps(crops.bit_generator.state),
+        }
+        partial = path.with_suffix(".partial")
+        torch.save(state, partial)
+        partial.replace(path)
+
+    def restore(self, path: Path, crops: np.random.Generator, data: str) -> int:
+        """Take up a checkpoint; returns the number of epochs done.
+
+        Raises:
+            CodecError: it is damaged, or belongs to a run with other options or images.
+        """
+        try:
+            state = torch.load(path, weights_only=True, map_location="cpu")
+        except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            reason = str(error).splitlines()[0]
+            raise CodecError(str(path), reason, "a complete checkpoint; remove it to start again") from error
+        stored = state.get("identity", {})
+        for name, value in self._identity(data).items():
+            if stored.get(name) != value:
+                raise CodecError(str(path), f"{name} {value}", f"{name} {stored.get(name)}, or another --out")
+        self.modules.load_state_dict(state["modules"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.schedule.load_state_dict(state["schedule"])
+        torch.set_rng_state(state["torch_rng"])
+        if self.device.type == "cuda" and state["device_rng"] is not None:
+            torch.cuda.set_rng_state(state["device_rng"])
+        crops.bit_generator.state = json.loads(state["crops_rng"])
+        self.steps = state["steps"]
+        return int(state["epoch"])
+
+
+def _tensors(task: ImageTask, images: Images, sides: int, generator: np.random.Generator) -> tuple[Tensor, Tensor]:
+    rows, columns = task.draw_offsets(generator, (len(images), sides))
+    crops = [to_unit_range(task.crops(images, rows[:, k], columns[:, k])) for k in range(sides)]
+    source = torch.from_numpy(task.sources(images)).flatten(1)
+    return source, torch.from_numpy(np.stack(crops, axis=1)).flatten(2)
+
+
+def held_out_tensors(task: ImageTask, images: Images, sides: int) -> tuple[Tensor, Tensor]:
+    """Sources [B, A] and the fixed crops [B, K, T] of the first K decoders."""
+    crops = np.stack([task.side_information(images, k) for k in range(sides)], axis=1)
+    return torch.from_numpy(task.sources(images)).flatten(1), torch.from_numpy(crops).flatten(2)
+
+
+def _batches(count: int, size: int, order: Tensor) -> Iterator[np.ndarray]:
+    for start in range(0, count - size + 1, size):
+        yield order[start : start + size].numpy()
+
+
+def train(
+    make: Callable[[], Recipe], data: TrainingData, out: Path, options: TrainingOptions, *, tensorboard: bool = False
+) -> ModelCard:
+    """Train a recipe on all images but the held-out tenth, and write weights and card.
+
+    Args:
+        make: makes the recipe; called once, after torch is seeded.
+        data: the images.
+        out: folder of the checkpoint (one an epoch; a run with the same options resumes), weights and card.
+        options: what determines the run beside the recipe's options.
+        tensorboard: write TensorBoard logs into ``out/tensorboard``.
+
+    Returns:
+        The card, as written.
+
+    Raises:
+        CodecError: there are too few images, or ``out`` holds a checkpoint of another run.
+    """
+    training, task = data.training, data.task
+    steps = len(training) // options.batch
+    if steps == 0:
+        raise CodecError("training images", len(training), f"at least one batch, {options.batch}")
+    out.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(options.seed)
+    recipe = make()
+    trainer = Trainer(recipe, options, options.epochs * steps)
+    crops = np.random.default_rng(options.seed)
+    checkpoint, digest = out / CHECKPOINT_NAME, data.digest
+    done = trainer.restore(checkpoint, crops, digest) if checkpoint.is_file() else 0
+    started = time.process_time()
+    with progress() as bar, TrainingLog(out, enabled=tensorboard) as log:
+        bars = bar.add_task("training", total=options.epochs * steps, completed=done * steps)
+        for epoch in range(done, options.epochs):
+            sums: dict[str, float] = {}
+            for rows in _batches(len(training), options.batch, torch.randperm(len(training))):
+                parts = trainer.step(*_tensors(task, training[rows], recipe.sides, crops))
+                sums = {name: sums.get(name, 0.0) + value for name, value in parts.items()}
+                bar.update(bars, advance=1, description=_describe(epoch, options.epochs, parts))
+            means = {name: value / steps for name, value in sums.items()}
+            bar.console.print(_describe(epoch, options.epochs, means))
+            log.write(epoch + 1, means)
+            trainer.save(checkpoint, epoch + 1, crops, digest)
+    seconds = time.process_time() - started
+    _export(trainer, out)
+    metrics = _held_out_metrics(trainer, out, data)
+    if done == 0 and options.epochs:
+        metrics["training_cpu_seconds"] = round(seconds, 1)
+    return _write_card(recipe, options, data, out, metrics)
+
+
+def _describe(epoch: int, epochs: int, parts: dict[str, float]) -> str:
+    values = "  ".join(f"{name} {value:.4g}" for name, value in parts.items())
+    return f"epoch {epoch + 1:>{len(str(epochs))}}/{epochs}  {values}"
+
+
+def _export(trainer: Trainer, out: Path) -> None:
+    """Weights as float16: half the size, and both ends widen the same numbers."""
+    tensors = {n: t for n, t in trainer.modules.state_dict().items() if n.startswith(EXPORTED)}
+    halves = {n: (t.half() if t.is_floating_point() else t).cpu().contiguous() for n, t in tensors.items()}
+    save_file(halves, out / WEIGHTS_NAME)
+
+
+@torch.no_grad()
+def _held_out_metrics(trainer: Trainer, out: Path, data: TrainingData) -> dict[str, float]:
+    """The recipe's metrics of the exported weights on held-out images."""
+    rounded = load_file(out / WEIGHTS_NAME)
+    trainer.modules.load_state_dict(trainer.modules.state_dict() | rounded)
+    torch.manual_seed(trainer.options.seed)
+    source, sides = held_out_tensors(data.task, data.held_out, trainer.recipe.sides)
+    metrics = trainer.recipe.held_out(source.to(trainer.device), sides.to(trainer.device))
+    return {"held_out_images": len(data.held_out)} | {name: round(value, 5) for name, value in metrics.items()}
+
+
+def option_flags(options: object) -> str:
+    """A dataclass of options as a command line has them; those that are None are left out."""
+    values = asdict(options).items()  # type: ignore[call-overload]
+    return "".join(f" --{name.replace('_', '-')} {value}" for name, value in values if value is not None)
+
+
+def _write_card(
+    recipe: Recipe, options: TrainingOptions, data: TrainingData, out: Path, metrics: dict[str, float]
+) -> ModelCard:
+    source, architecture = recipe.card()
+    flags = f"--recipe {recipe.name}{option_flags(recipe.options)}{option_flags(options)}"
+    training = {
+        "command": f"python -m experiments train {data.arguments} --out DIR {flags}",
+        "recipe": recipe.name,
+        "data": {
+            "name": f"{data.task.name}, training images",
+            "side_information": f"{data.task.crop}x{data.task.crop} crops of the {data.task.side} half",
+            "images": len(data.images),
+            "held_out": len(data.held_out),
+            "sha256": data.digest,
+        },
+        "options": asdict(recipe.options) | asdict(options),
+        "metrics": metrics,
+        "torch": torch.__version__,
+    }
+    weights = out / WEIGHTS_NAME
+    card = {
+        "source": source,
+        "architecture": architecture,
+        "weights": {"file": weights.name, "sha256": weights_sha256(weights)},
+        "training": training,
+    }
+    (out / CARD_NAME).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+    return load_card(out)
