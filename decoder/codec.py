@@ -9,7 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from decoder.model import DecoderModel, Floats, GaussianProposal
-from shared_rng import CodecError, Selection, Session, bin_candidates, checked_batch, decoder_select, kernel, unpack
+from shared_rng import (
+    CodecError,
+    Selection,
+    Session,
+    bin_candidates,
+    checked_batch,
+    decoder_select,
+    kernel,
+    list_select,
+    unpack,
+)
 from shared_rng.pool import Labels
 
 
@@ -42,7 +52,7 @@ class Decoder:
             SessionMismatch: a session field is not what the model needs.
             CodecError: the index is not one of the session's decoders.
         """
-        session.race_of(index)
+        session.require_decoder(index)
         self.session = session
         self.index = index
         self.model = model.for_session(session, index)
@@ -90,6 +100,9 @@ class Decoder:
 
     def _scan(self, messages: Sequence[int], labels: Labels, side: Floats) -> tuple[Selection, Floats]:
         """Weigh every candidate of the bin; returns the picks and the picked candidates, NaN where one failed."""
+        if self.session.coupling == "list":
+            selection = list_select(self.session, self.index, labels)
+            return selection, selection.picks.astype(np.float64)[:, None]
         candidates = bin_candidates(self.session, messages, labels)
         log_weights = self.model.log_weights(side, candidates.samples, candidates.rows)
         selection = decoder_select(self.session, self.index, candidates, log_weights)

@@ -19,7 +19,7 @@ from encoder.service import MAX_BATCH, NAME, EncoderService
 from gumbelcast import program
 from gumbelcast.transport import BindError, run
 from gumbelcast.v1.encoder_pb2_grpc import add_EncoderServiceServicer_to_server
-from shared_rng import Coupling, find_model, load_card
+from shared_rng import Binning, Coupling, find_model, load_card
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -91,6 +91,9 @@ def send(
         int | None,
         typer.Option(help="N, candidates a message of an iid pool; by default 32768 (Gaussian model) or 1024."),
     ] = None,
+    binning: Annotated[
+        Binning | None, typer.Option(help="random, modulo or region; by default what suits the pool.")
+    ] = None,
     coupling: Annotated[Coupling, typer.Option(help="gls or baseline.")] = "gls",
     seed: Annotated[str | None, typer.Option(help="Seed, 32 hex digits; random by default.")] = None,
     seed_file: SeedFile = None,
@@ -109,6 +112,7 @@ def send(
                 bins=bins,
                 pool=pool,
                 pool_size=pool_size,
+                binning=binning,
                 decoders=len(status.decoder_addresses) if decoders is None else decoders,
                 coupling=coupling,
                 seed=chosen,

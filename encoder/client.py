@@ -13,7 +13,7 @@ from gumbelcast import convert
 from gumbelcast.transport import CALL_SECONDS, STREAM_SECONDS, open_blocking_channel, rows_per_batch
 from gumbelcast.v1 import encoder_pb2 as pb
 from gumbelcast.v1.encoder_pb2_grpc import EncoderServiceStub
-from shared_rng import CodecError, Coupling, Session
+from shared_rng import Binning, CodecError, Coupling, Session
 from shared_rng.lattice import lattice_for
 
 Pool = Literal["lattice", "iid"]
@@ -56,6 +56,7 @@ class EncoderClient:
         decoders: int,
         pool: Pool | None = None,
         pool_size: int | None = None,
+        binning: Binning | None = None,
         coupling: Coupling = "gls",
         seed: int | None = None,
     ) -> Session:
@@ -66,6 +67,7 @@ class EncoderClient:
             decoders: K.
             pool: ``lattice`` or ``iid``; by default a lattice for a Gaussian model and ``iid`` for others.
             pool_size: N of an i.i.d. pool, by default 32768 for a Gaussian model and 1024 for others.
+            binning: labels of candidates, see :class:`shared_rng.Session`; by default what suits the pool.
             coupling: ``gls`` or ``baseline``.
             seed: 128 bits.
 
@@ -79,6 +81,7 @@ class EncoderClient:
             "bins": bins,
             "decoders": decoders,
             "model_digest": status.model_digest,
+            "binning": binning,
             "coupling": coupling,
         }
         if pool == "lattice" or (pool is None and gaussian is not None):

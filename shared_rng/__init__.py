@@ -5,11 +5,12 @@ from shared_rng.card import ModelCard, find_model, load_card
 from shared_rng.errors import CodecError, MissingSideInformation, SequenceError, SessionMismatch
 from shared_rng.messages import pack, packed_size, unpack
 from shared_rng.pool import BinCandidates, bin_candidates, bin_labels, label_of, samples
-from shared_rng.selection import Selection, decoder_select, encoder_select, require_picks, selected_labels
-from shared_rng.session import Coupling, PoolKind, Session
+from shared_rng.selection import Selection, decoder_select, encoder_select, list_select, require_picks, selected_labels
+from shared_rng.session import Binning, Coupling, PoolKind, Session
 
 __all__ = [
     "BinCandidates",
+    "Binning",
     "CodecError",
     "Coupling",
     "MissingSideInformation",
@@ -26,6 +27,7 @@ __all__ = [
     "encoder_select",
     "find_model",
     "label_of",
+    "list_select",
     "load_card",
     "load_npy",
     "pack",

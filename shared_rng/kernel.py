@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_rng.errors import CodecError
-from shared_rng.pool import Labels, bins_by_value
+from shared_rng.pool import Labels
 from shared_rng.races import EMPTY_BIN, ZERO_WEIGHTS, arrival_race, candidate_labels, lattice_race
 from shared_rng.selection import EMPTY_BIN_REASON, NO_PICK, Selection
 from shared_rng.session import Session
@@ -124,6 +124,7 @@ def _run(
         first_race,
         races,
         bits,
+        session.binning == "modulo",
         labels,
         np.ascontiguousarray(mean),
         np.ascontiguousarray(variance),
@@ -142,7 +143,7 @@ def _result(
 
 def labels_of(session: Session, messages: Messages, candidates: npt.NDArray[np.int64]) -> Labels:
     """Bin label of one candidate a message: uint32 [B]."""
-    if bins_by_value(session):
+    if session.binning == "modulo":
         return (candidates % session.bins).astype(np.uint32)
     labels: Labels = candidate_labels(*_keys(session), _messages(messages), candidates, session.bits)
     return labels

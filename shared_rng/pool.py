@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from shared_rng import arrivals, philox, variates
+from shared_rng import arrivals, philox, regions, variates
 from shared_rng.errors import CodecError
 from shared_rng.session import Session
 from shared_rng.variates import Floats
@@ -23,28 +23,23 @@ def samples(session: Session, messages: Sequence[int]) -> Floats:
 
 
 def bin_labels(session: Session, messages: Sequence[int]) -> Labels:
-    """Bin label of every candidate of each message: uint32 [B, N] in 0 … L_max - 1.
-
-    Labels are i.i.d. uniform (section 3 of the paper), or i mod L_max of point i of a lattice. Where
-    L_max = N the label is the candidate's own index: then nothing is binned and the scheme is plain
-    importance sampling.
-    """
-    if bins_by_value(session):
+    """Bin label of every candidate of each message, as the session's binning says: uint32 [B, N] in 0 … L_max - 1."""
+    if session.binning == "modulo":
         labels = np.arange(session.pool_size, dtype=np.uint32) % np.uint32(session.bins)
         return np.tile(labels, (len(messages), 1))
+    if session.binning == "region":
+        pools = (session.candidates(message, 0, session.pool_size) for message in messages)
+        return np.stack([regions.labels(pool, session.bins) for pool in pools])
     table = philox.word_table(session.seed, philox.BIN_DOMAIN, messages, session.pool_size)
     return variates.labels(table, session.bits)
 
 
-def bins_by_value(session: Session) -> bool:
-    """Whether a label is the candidate's index mod L_max, instead of random."""
-    return session.pool_kind == "lattice" or session.bins == session.pool_size
-
-
 def label_of(session: Session, message: int, candidate: int) -> int:
     """Bin label of one candidate, without the other N - 1."""
-    if bins_by_value(session):
+    if session.binning == "modulo":
         return candidate % session.bins
+    if session.binning == "region":
+        return int(regions.labels(session.candidates(message, candidate, 1), session.bins)[0])
     word = philox.words(session.seed, philox.BIN_DOMAIN, message, candidate, 1)
     return int(variates.labels(word, session.bits)[0])
 
@@ -58,7 +53,9 @@ def race_log_times(session: Session, race: int, message: int, candidates: Indice
 
 
 def earliest_log_times(session: Session, message: int) -> Floats:
-    """log min_k S_i^(k) of every candidate i over all races: float64 [N]."""
+    """log min_k S_i^(k) of every candidate i over all races: float64 [N], zero where there are none."""
+    if session.races == 0:
+        return np.zeros(session.pool_size)
     if session.race_order == "arrival":
         return np.asarray(np.min([arrivals.race_log_times(session, k, message) for k in range(session.races)], axis=0))
     # S falls as its word grows, so the minimum over races is taken on the words, exactly.

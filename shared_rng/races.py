@@ -239,7 +239,7 @@ def _shuffle(order, swapped, race, place, value, size):
 
 
 @_compiled
-def arrival_race(key_0, key_1, messages, size, first_race, races, bits, labels, mean, variance, pool_variance):
+def arrival_race(key_0, key_1, messages, size, first_race, races, bits, modulo, labels, mean, variance, pool_variance):
     """Winner of the earliest of ``races`` merged races among all candidates (bits 0) or those of a bin.
 
     Arrivals are made four at a time, and the race whose last one is earliest goes on.
@@ -252,6 +252,7 @@ def arrival_race(key_0, key_1, messages, size, first_race, races, bits, labels, 
         first_race: number of the first race.
         races: how many.
         bits: R where one bin is looked at, or 0.
+        modulo: whether labels are candidates mod L_max, instead of random.
         labels: uint32 [B], its label.
         mean: [B, D] of target or proposal.
         variance: [B, D].
@@ -278,7 +279,6 @@ def arrival_race(key_0, key_1, messages, size, first_race, races, bits, labels, 
     keys = np.empty((races, _ROUNDS), np.uint64)
     clocks, arrived = np.empty(races), np.empty(races, np.int64)
     sample = np.empty(dimension)
-    whole_pool = bits > 0 and (1 << bits) == size
     domain, stride = (_BINS, _U(1)) if bits > 0 else (_POOL, _U(dimension))
     for b in range(count):
         message = messages[b]
@@ -331,7 +331,7 @@ def arrival_race(key_0, key_1, messages, size, first_race, races, bits, labels, 
                     break
                 visits[b] += 1
                 if bits > 0:
-                    label = candidate if whole_pool else value >> _U(64 - bits)
+                    label = candidate & ((_U(1) << _U(bits)) - _U(1)) if modulo else value >> _U(64 - bits)
                     if label != _U(labels[b]):
                         continue
                     value = _word(key_0, key_1, candidate * _U(dimension), message, _POOL)

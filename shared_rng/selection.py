@@ -1,7 +1,8 @@
 """Gumbel-max list sampling (arXiv 2506.05632, section 3): who wins the races at each end.
 
 Both ends compute ``argmin_i log S_i - log λ_i`` in float64, the lowest index winning ties. The encoder
-takes S_i as the minimum over its K races; a decoder runs its own race over the candidates of one bin.
+takes S_i as the minimum over its K races; a decoder runs its own race over the candidates of one bin. With the
+coupling ``list`` there are no races: log S_i = 0, and decoder k takes the k-th candidate of the bin.
 Normalising constants cancel in the argmin, so log importance weights may carry any constant a message.
 """
 
@@ -89,7 +90,7 @@ def decoder_select(session: Session, decoder: int, candidates: BinCandidates, lo
         The picks; a message whose bin is empty or whose weights are NaN, infinite or all zero fails alone.
 
     Raises:
-        CodecError: the shape is not [C], or k is out of range.
+        CodecError: the shape is not [C], k is out of range, or the coupling has no races.
     """
     if log_weights.shape != candidates.indices.shape:
         expected = f"shape {candidates.indices.shape}"
@@ -102,6 +103,23 @@ def decoder_select(session: Session, decoder: int, candidates: BinCandidates, lo
         winner = _pick(log_weights[own], log_times)
         results.append(winner if isinstance(winner, str) else int(candidates.indices[own][winner]))
     return _collect(candidates.messages, results)
+
+
+def list_select(session: Session, decoder: int, received: Labels) -> Selection:
+    """X^(k) of each message with the coupling ``list``: word M + L_max · k, the k-th of bin M.
+
+    Args:
+        session: the session.
+        decoder: k, 0 … K - 1.
+        received: uint32 [B], the messages M.
+
+    Raises:
+        CodecError: the coupling is another, or k is out of range.
+    """
+    session.require_decoder(decoder)
+    if session.coupling != "list":
+        raise CodecError("coupling", session.coupling, "list")
+    return Selection(np.asarray(received).astype(np.int64) + session.bins * decoder)
 
 
 def _collect(messages: Sequence[int], results: list[int | str]) -> Selection:

@@ -11,15 +11,16 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from shared_rng import philox, variates
+from shared_rng import philox, regions, variates
 from shared_rng.errors import CodecError, SessionMismatch
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Version of the format: words, pool, bins, races, picks and message bits. A change to any is a new one."""
 
 PoolKind = Literal["gaussian", "discrete", "lattice"]
 RaceOrder = Literal["index", "arrival"]
-Coupling = Literal["gls", "baseline"]
+Binning = Literal["random", "modulo", "region"]
+Coupling = Literal["gls", "baseline", "list"]
 
 MAX_BINS = 2**16
 MAX_POOL = 2**24
@@ -56,13 +57,19 @@ class Session:
         latent_dimension: coordinates of one candidate; 1 for a discrete pool.
         pool_kind: ``gaussian`` (candidates i.i.d. N(0, pool_variance · I)), ``discrete`` (candidate i is the
             letter i of an alphabet of N) or ``lattice`` (N points ``cell_width`` apart, shifted by a common
-            dither a message, bins by value: label i mod L_max).
+            dither a message).
         pool_variance: variance of each coordinate of a Gaussian pool; 1 for the others.
         cell_width: distance of neighbouring points of a lattice pool; 0 for the others.
         race_order: ``index`` (S_i is word i of the race: a decoder makes those of its bin alone) or
             ``arrival`` (candidates in the order of arrival: a race with a bound on its weights stops early;
             Gaussian pools only).
-        coupling: ``gls`` (one private race a decoder) or ``baseline`` (one race shared by all).
+        binning: label of candidate i. ``random`` (i.i.d. uniform, section 3 of the paper), ``modulo`` (i mod
+            L_max) or ``region`` (of the nearest of L_max centroids of N(0, I), see ``shared_rng.regions``; Gaussian
+            pools of variance 1 with races by index). None stands for ``modulo`` where the pool is not Gaussian or
+            L_max = N, so that nothing is binned, and for ``random`` otherwise.
+        coupling: ``gls`` (one private race a decoder), ``baseline`` (one race shared by all) or ``list`` (no
+            races: the encoder takes the heaviest candidate, decoder k the k-th of the bin, which is GLS with
+            degenerate proposals; discrete pools of L_max · K letters).
         model_digest: SHA-256 of the model that both ends hold half of each.
         protocol_version: version of the format.
 
@@ -80,6 +87,7 @@ class Session:
     pool_variance: float = 1.0
     cell_width: float = 0.0
     race_order: RaceOrder = "index"
+    binning: Binning | None = None
     coupling: Coupling = "gls"
     protocol_version: int = PROTOCOL_VERSION
 
@@ -98,7 +106,7 @@ class Session:
         if self.pool_kind not in get_args(PoolKind):
             raise CodecError("pool_kind", repr(self.pool_kind), "gaussian, discrete or lattice")
         if self.coupling not in get_args(Coupling):
-            raise CodecError("coupling", repr(self.coupling), "gls or baseline")
+            raise CodecError("coupling", repr(self.coupling), "gls, baseline or list")
         _check_real("pool_variance", self.pool_variance)
         if self.pool_kind != "gaussian" and (self.latent_dimension, self.pool_variance) != (1, 1.0):
             given = f"latent_dimension {self.latent_dimension} and pool_variance {self.pool_variance}"
@@ -112,8 +120,31 @@ class Session:
             raise CodecError("race_order", repr(self.race_order), "index or arrival")
         if self.race_order == "arrival" and self.pool_kind != "gaussian":
             raise CodecError("race_order", f"arrival with a {self.pool_kind} pool", "arrival with a gaussian pool")
+        self._check_binning()
+        if self.coupling == "list" and (self.pool_kind, self.pool_size) != ("discrete", self.bins * self.decoders):
+            given = f"a {self.pool_kind} pool of {self.pool_size} candidates"
+            expected = f"a discrete pool of bins · decoders, {self.bins * self.decoders}"
+            raise CodecError("coupling", f"list with {given}", f"list with {expected}")
         if not isinstance(self.model_digest, bytes) or len(self.model_digest) != 32:
             raise CodecError("model_digest", self.model_digest, "32 bytes, a SHA-256")
+
+    def _check_binning(self) -> None:
+        if self.binning is None:
+            by_value = self.pool_kind != "gaussian" or self.bins == self.pool_size
+            object.__setattr__(self, "binning", "modulo" if by_value else "random")
+        if self.binning not in get_args(Binning):
+            raise CodecError("binning", repr(self.binning), "random, modulo or region")
+        if self.pool_kind != "gaussian" and self.binning != "modulo":
+            raise CodecError("binning", f"{self.binning} with a {self.pool_kind} pool", "modulo")
+        if self.binning != "region":
+            return
+        if self.pool_variance != 1:
+            raise CodecError(
+                "binning", f"region with pool_variance {self.pool_variance}", "region with pool_variance 1"
+            )
+        if self.race_order != "index":
+            raise CodecError("binning", f"region with race_order {self.race_order}", "region with race_order index")
+        regions.require_sizes(self.bins, self.latent_dimension)
 
     def require(self, **expected: object) -> None:
         """Check fields against what this end holds.
@@ -134,20 +165,35 @@ class Session:
 
     @property
     def races(self) -> int:
-        """Number of races that the encoder minimises over: K with GLS, 1 with the baseline."""
-        return self.decoders if self.coupling == "gls" else 1
+        """Number of races that the encoder minimises over: K with GLS, 1 with the baseline, none with a list."""
+        return {"gls": self.decoders, "baseline": 1, "list": 0}[self.coupling]
 
     def race_of(self, decoder: int) -> int:
-        """The race of decoder ``decoder`` (0 … K - 1): its own with GLS, race 0 with the baseline."""
-        _check_integer("decoder", decoder, 0, self.decoders - 1, f"an index in 0 … {self.decoders - 1}")
+        """The race of decoder ``decoder`` (0 … K - 1): its own with GLS, race 0 with the baseline.
+
+        Raises:
+            CodecError: the index is out of range, or the coupling has no races.
+        """
+        self.require_decoder(decoder)
+        if self.coupling == "list":
+            raise CodecError("coupling", "list, which has no races", "gls or baseline")
         return decoder if self.coupling == "gls" else 0
+
+    def require_decoder(self, decoder: int) -> None:
+        """Check the index of a decoder.
+
+        Raises:
+            CodecError: it is not one of 0 … K - 1.
+        """
+        _check_integer("decoder", decoder, 0, self.decoders - 1, f"an index in 0 … {self.decoders - 1}")
 
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 over every field and over the first and the last pool block of message 0.
 
         A block is 256 candidates: of a Gaussian pool as little-endian signed 64-bit multiples of 2^-16, of
-        the others as little-endian doubles. Two ends whose libraries gave different pools would disagree here.
+        the others as little-endian doubles. Centroids of regions follow, as the Gaussian blocks. Two ends whose
+        libraries gave different pools would disagree here.
         """
         summary = {field.name: getattr(self, field.name) for field in fields(self)}
         summary["model_digest"] = self.model_digest.hex()
@@ -161,6 +207,8 @@ class Session:
                 state.update(np.rint(block / variates.GRID).astype("<i8").tobytes())
             else:
                 state.update(block.astype("<f8").tobytes())
+        if self.binning == "region":
+            state.update(regions.centroids(self.bins, self.latent_dimension).astype("<i8").tobytes())
         return state.digest()
 
     def candidates(self, message: int, first: int, count: int) -> variates.Floats:

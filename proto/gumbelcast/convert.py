@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gumbelcast.v1.session_pb2 import Coupling, PoolKind, RaceOrder, Session, Tensor
+from gumbelcast.v1.session_pb2 import Binning, Coupling, PoolKind, RaceOrder, Session, Tensor
 
 _TYPES: dict[int, np.dtype[Any]] = {
     Tensor.TYPE_UINT8: np.dtype("u1"),
@@ -18,6 +18,7 @@ _TYPES: dict[int, np.dtype[Any]] = {
 }
 _ENUMS = {
     "pool_kind": (PoolKind, "POOL_KIND_"),
+    "binning": (Binning, "BINNING_"),
     "coupling": (Coupling, "COUPLING_"),
     "race_order": (RaceOrder, "RACE_ORDER_"),
 }

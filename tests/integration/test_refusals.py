@@ -89,8 +89,8 @@ OPENING: list[tuple[dict[str, Any], grpc.StatusCode, tuple[str, ...]]] = [
     ({"seed": b"\3" * 16}, MISMATCH, ("seed_digest: got ", "expected ")),
     ({"seed": b"\3" * 15}, INVALID, ("seed: got 15 bytes", "16 bytes")),
     ({"seed": b""}, MISMATCH, ("seed: got no seed", "pre-shared")),
-    ({"protocol_version": 3}, MISMATCH, ("protocol_version: got 3", "expected 2")),
-    ({"protocol_version": 0}, MISMATCH, ("protocol_version: got 0", "expected 2")),
+    ({"protocol_version": 2}, MISMATCH, ("protocol_version: got 2", "expected 3")),
+    ({"protocol_version": 0}, MISMATCH, ("protocol_version: got 0", "expected 3")),
     ({"bins": 12}, INVALID, ("bins: got 12", "power of two")),
     ({"bins": 1}, INVALID, ("bins: got 1,", "power of two")),
     ({"bins": 2048}, INVALID, ("bins: got 2048", "at most pool_size, 1024")),
@@ -101,7 +101,10 @@ OPENING: list[tuple[dict[str, Any], grpc.StatusCode, tuple[str, ...]]] = [
     ({"pool_variance": float("nan")}, INVALID, ("pool_variance: got nan", "finite number above 0")),
     ({"pool_kind": session_pb2.POOL_KIND_UNSPECIFIED}, INVALID, ("pool_kind: got 'unspecified'", "gaussian")),
     ({"pool_kind": 77}, INVALID, ("pool_kind: got 'unspecified'", "gaussian, discrete or lattice")),
-    ({"coupling": session_pb2.COUPLING_UNSPECIFIED}, INVALID, ("coupling: got 'unspecified'", "gls or baseline")),
+    ({"coupling": session_pb2.COUPLING_UNSPECIFIED}, INVALID, ("coupling: got 'unspecified'", "gls, baseline or list")),
+    ({"coupling": session_pb2.COUPLING_LIST}, INVALID, ("coupling: got list with a gaussian pool", "a discrete pool")),
+    ({"binning": session_pb2.BINNING_UNSPECIFIED}, INVALID, ("binning: got 'unspecified'", "random, modulo or region")),
+    ({"binning": session_pb2.BINNING_MODULO}, MISMATCH, ("session digest: got ", "expected ")),
     ({"model_digest": b"\4" * 31}, INVALID, ("model_digest: got ", "32 bytes")),
 ]
 
@@ -129,7 +132,7 @@ def test_opening_a_session_of_others(
     """Complete and consistent sessions that this encoder cannot serve."""
     fields = {name: getattr(world.session, name) for name in Session.__dataclass_fields__}
     if changes.get("pool_kind") == "discrete":
-        changes = changes | {"pool_variance": 1.0, "race_order": "index"}
+        changes = changes | {"pool_variance": 1.0, "race_order": "index", "binning": None}
     with answered_with(code, *parts):
         world.client.open(Session(**(fields | {"seed": 3} | changes)))
     world.go_on()

@@ -19,6 +19,7 @@ from shared_rng import (
     bin_labels,
     decoder_select,
     encoder_select,
+    list_select,
     pack,
     samples,
     selected_labels,
@@ -90,7 +91,7 @@ GOLDEN = {
             [39, 107, 63, 41, 16, 116, 34, 102, 114, 62],
             [127, 118, 70, 15, 114, 100, 30, 48, 87, 36],
         ],
-        digest="cfde6d6976a94de439845467fc0dc603a4e3a72d4e1cc9be294570e01033195f",
+        digest="e06849761bcf6a1ae1186699dc766a7425c67f666d91a220f2008e51b925113c",
     ),
     "gaussian, D = 4, baseline": Golden(
         fields={"pool_size": 64, "bins": 16, "decoders": 3, "latent_dimension": 4, "coupling": "baseline"},
@@ -109,27 +110,23 @@ GOLDEN = {
         picks=[39, 18, 47, 41, 30, 59, 57, 30, 17, 21],
         payload="9f017cc1e3",
         decoded=[[39, 18, 47, 2, 30, 59, 57, 21, 17, 21]] * 3,
-        digest="2b79a22c9cecad5212aeac15cece90f9c6ae82c64c4d552e49e84edbfcef4443",
+        digest="a9f841771e82598eb0457904891bf0c3c866b54809f997338f7fad24c9a1902e",
     ),
     "discrete": Golden(
         fields={"pool_size": 10, "bins": 4, "decoders": 4, "pool_kind": "discrete"},
         target=lambda u: -np.square(u[..., 0] - 4) / 4,
         proposal=lambda u: -np.square(u[..., 0] - 5) / 8,
         units={0: [[0], [1], [9]], 7: [[0], [1], [9]], LAST: [[0], [1], [9]]},
-        labels={
-            0: [0, 3, 1, 1, 3, 0, 0, 2, 1, 3],
-            7: [2, 1, 0, 0, 1, 3, 0, 0, 1, 2],
-            LAST: [3, 1, 0, 3, 1, 2, 1, 1, 1, 2],
-        },
+        labels={m: [0, 1, 2, 3, 0, 1, 2, 3, 0, 1] for m in (0, 7, LAST)},
         picks=[5, 5, 2, 2, 3, 4, 4, 4, 3, 2],
-        payload="3874c0",
+        payload="5ac0e0",
         decoded=[
-            [6, 5, 7, 2, 2, 4, 4, 9, 3, 2],
-            [5, 8, 5, 2, 3, 4, 5, 9, 8, 2],
-            [6, 5, 5, 2, 3, 4, 4, 4, 3, 2],
-            [5, 5, 2, 7, 3, 4, 4, 4, 2, 2],
+            [5, 5, 6, 2, 3, 4, 8, 8, 3, 6],
+            [5, 5, 6, 6, 3, 4, 4, 8, 7, 6],
+            [5, 5, 6, 2, 3, 4, 4, 4, 3, 6],
+            [5, 5, 2, 6, 3, 8, 4, 4, 3, 2],
         ],
-        digest="e245c95a130f3f258b1e804980207c4569c3cb57cdeb93cf105b43ab1b5252df",
+        digest="4836b5fa6e32ca2c6cebfcbb042822bee944b2656f2870f88d253e605c90bd63",
     ),
     "nothing binned": Golden(
         fields={"pool_size": 16, "bins": 16, "decoders": 1},
@@ -144,7 +141,40 @@ GOLDEN = {
         picks=[6, 0, 11, 9, 4, 9, 12, 6, 12, 4],
         payload="60b949c6c4",
         decoded=[[6, 0, 11, 9, 4, 9, 12, 6, 12, 4]],
-        digest="865cf97c7bd294c541eb57d1114a3dbbf07fbe5db60d291161361df96fbc25b6",
+        digest="bccc21ea60377f2072b8f3d6d91643cb408202284816fa1ad83d0b4c26083b24",
+    ),
+    "regions": Golden(
+        fields={"pool_size": 64, "bins": 8, "decoders": 2, "latent_dimension": 2, "binning": "region"},
+        target=quadratic(0.25, 0.25, 1.0),
+        proposal=quadratic(0.125, 0.5, 1.0),
+        units={
+            0: [[66542, -190677], [-47451, -128454], [-19650, 90875]],
+            7: [[85975, -79571], [-9354, -42445], [-7283, -63412]],
+            LAST: [[-51246, 17743], [-122936, 1760], [-84723, 72457]],
+        },
+        labels={
+            0: [1, 1, 7, 3, 5, 6, 2, 4, 2, 4, 3, 6],
+            7: [0, 5, 5, 4, 3, 6, 6, 3, 6, 3, 0, 7],
+            LAST: [7, 7, 6, 3, 1, 3, 0, 3, 5, 2, 5, 5],
+        },
+        picks=[39, 12, 61, 44, 16, 59, 15, 19, 17, 21],
+        payload="2f381d0c",
+        decoded=[
+            [39, 12, 61, 26, 16, 59, 16, 19, 17, 21],
+            [39, 59, 27, 44, 6, 45, 15, 58, 43, 36],
+        ],
+        digest="f494c1e5d66917d903bc92fbb3780e5ee5a7bb1b5c613a6fdaea56dae2c632a7",
+    ),
+    "list": Golden(
+        fields={"pool_size": 12, "bins": 4, "decoders": 3, "pool_kind": "discrete", "coupling": "list"},
+        target=lambda u: -np.square((u[..., 0] * 7 + 3) % 12 - 4) / 4,
+        proposal=lambda u: np.zeros(u.shape[:-1]),
+        units={0: [[0], [1], [11]], 7: [[0], [1], [11]], LAST: [[0], [1], [11]]},
+        labels={m: [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3] for m in (0, 7, LAST)},
+        picks=[7] * 10,
+        payload="fffff0",
+        decoded=[[3] * 10, [7] * 10, [11] * 10],
+        digest="404fb234e7581ce3cbb53569c04a4ef90c92f96140200e6b032f516449bd67b5",
     ),
 }
 each = pytest.mark.parametrize("golden", GOLDEN.values(), ids=GOLDEN)
@@ -162,7 +192,7 @@ RACES = {
 
 def test_version() -> None:
     """The vectors below are those of this version: new ones need a new number, a new number new ones."""
-    assert PROTOCOL_VERSION == 2
+    assert PROTOCOL_VERSION == 3
 
 
 @each
@@ -207,6 +237,10 @@ def test_messages(golden: Golden) -> None:
 def test_decoders(golden: Golden) -> None:
     session = golden.session()
     received = unpack(bytes.fromhex(golden.payload), len(MESSAGES), session.bits)
+    if session.coupling == "list":
+        listed = [list_select(session, k, received) for k in range(session.decoders)]
+        assert [selection.picks.tolist() for selection in listed] == golden.decoded
+        return
     candidates = bin_candidates(session, MESSAGES, received)
     weights = golden.proposal(candidates.samples)
     decoded = [decoder_select(session, k, candidates, weights) for k in range(session.decoders)]

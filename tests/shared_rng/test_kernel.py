@@ -142,6 +142,7 @@ ARRIVALS = {
     "nothing binned": arrival(600, 0.05, pool_size=64, bins=64, decoders=2),
     "K = 1": arrival(800, 0.05, pool_size=100, bins=4, decoders=1),
     "K = 4": arrival(400, 0.05, pool_size=127, bins=16, decoders=4, first=2**40),
+    "balanced bins": arrival(400, 0.05, pool_size=131, bins=16, decoders=3, binning="modulo"),
     "K = 40": arrival(60, 0.05, pool_size=64, bins=8, decoders=40),
     "one race for all": arrival(400, 0.05, pool_size=130, bins=8, decoders=3, coupling="baseline"),
     "one, K = 1, L = 2": arrival(150, 0.01, pool_size=1000, bins=2, decoders=1),

@@ -23,6 +23,7 @@ from shared_rng import (
     decoder_select,
     encoder_select,
     label_of,
+    list_select,
     philox,
     require_picks,
     samples,
@@ -279,7 +280,7 @@ def test_bad_weights_fail_alone(weights: list[float], reason: str) -> None:
 
 def test_empty_bin_fails_alone() -> None:
     """No honest message points to one, but a corrupt one can."""
-    session = make_session(pool_size=10, bins=8, pool_kind="discrete")
+    session = make_session(pool_size=10, bins=8)
     messages = [20, 21, 22]
     labels = bin_labels(session, messages)
     received = labels[:, 3].copy()
@@ -295,7 +296,17 @@ def test_empty_bin_fails_alone() -> None:
     assert "empty" in found.failures[21]
 
 
-@pytest.mark.parametrize("change", [{}, {"latent_dimension": 3, "pool_variance": 2.5}, {"bins": 64}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"latent_dimension": 3, "pool_variance": 2.5},
+        {"bins": 64},
+        {"binning": "modulo"},
+        {"binning": "region", "latent_dimension": 2},
+        {"pool_kind": "discrete"},
+    ],
+)
 def test_bins(change: dict[str, Any]) -> None:
     """A decoder sees exactly the candidates of the bin, and both ends agree on the label of each."""
     session = make_session(**change)
@@ -310,6 +321,27 @@ def test_bins(change: dict[str, Any]) -> None:
     assert [[label_of(session, m, i) for i in range(64)] for m in NUMBERS] == labels.tolist()
     picks = decoder_select(session, 0, found, rough_weights(indices.shape)).picks
     assert np.array_equal(labels[np.arange(5), picks], received)
+
+
+def test_lists() -> None:
+    """The encoder takes the heaviest candidate, the first of equals; decoder k the k-th of the bin, always."""
+    session = make_session(pool_kind="discrete", pool_size=24, decoders=3, coupling="list")
+    weights = rough_weights((5, 24))
+    weights[2, [7, 19]] = 99.0
+    selection = encoder_select(session, NUMBERS, weights)
+    assert selection.picks.tolist() == weights.argmax(axis=1).tolist()
+    assert selection.picks[2] == 7
+    received = np.array([0, 7, 3, 3, 5], dtype=np.uint32)
+    candidates = bin_candidates(session, NUMBERS, received)
+    for k in range(3):
+        found = list_select(session, k, received)
+        assert (found.picks.tolist(), found.failures) == (candidates.indices.reshape(5, 3)[:, k].tolist(), {})
+    with refused("decoder", "3", "0 … 2"):
+        list_select(session, 3, received)
+    with refused("coupling", "gls", "list"):
+        list_select(make_session(), 0, received)
+    with refused("coupling", "list", "gls or baseline"):
+        decoder_select(session, 0, candidates, np.zeros(15))
 
 
 def test_wrong_shapes() -> None:
@@ -333,11 +365,10 @@ def test_wrong_shapes() -> None:
 )
 def test_pools_are_prefixes(small: int, more: int, dimension: int, message: int) -> None:
     """Sessions that differ in N alone share candidates, labels and races, as far as both have them."""
-    # Two bins of two candidates would be no bins at all, so the labels are of larger pools.
-    one, other = (make_session(pool_size=n, bins=2, latent_dimension=dimension) for n in (small, small + more))
+    fields: dict[str, Any] = {"bins": 2, "latent_dimension": dimension, "binning": "random"}
+    one, other = (make_session(pool_size=n, **fields) for n in (small, small + more))
     assert np.array_equal(samples(other, [message])[:, :small], samples(one, [message]))
     race = pool_module.race_log_times
     indices = np.arange(small)
     assert np.array_equal(race(other, 1, message, indices), race(one, 1, message, indices))
-    if small > 2:
-        assert np.array_equal(bin_labels(other, [message])[:, :small], bin_labels(one, [message]))
+    assert np.array_equal(bin_labels(other, [message])[:, :small], bin_labels(one, [message]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared_rng import CodecError, Session, SessionMismatch
+from shared_rng import CodecError, Session, SessionMismatch, regions
 from shared_rng.session import PROTOCOL_VERSION, seed_digest
 from tests.models import SEED, make_session, refused
 
@@ -35,8 +35,11 @@ BAD_FIELDS: list[Any] = [
     ("latent_dimension", 2**16 + 1, "1 … 65536"),
     ("pool_kind", "uniform", "gaussian, discrete or lattice"),
     ("pool_kind", ["gaussian"], "gaussian, discrete or lattice"),
-    ("coupling", "GLS", "gls or baseline"),
-    ("coupling", None, "gls or baseline"),
+    ("coupling", "GLS", "gls, baseline or list"),
+    ("coupling", None, "gls, baseline or list"),
+    ("coupling", "list", "a discrete pool of bins · decoders, 16"),
+    ("binning", "regions", "random, modulo or region"),
+    ("binning", "", "random, modulo or region"),
     ("pool_variance", 0.0, "a finite number above 0"),
     ("pool_variance", -1.0, "a finite number above 0"),
     ("pool_variance", float("inf"), "a finite number above 0"),
@@ -65,6 +68,39 @@ def test_discrete_pool_has_letters_only(change: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "operand", "given", "expected"),
+    [
+        ({"pool_kind": "discrete", "binning": "random"}, "binning", "random with a discrete pool", "modulo"),
+        ({"pool_kind": "lattice", "cell_width": 1.0, "binning": "region"}, "binning", "with a lattice pool", "modulo"),
+        ({"binning": "region", "pool_variance": 1.5}, "binning", "pool_variance 1.5", "pool_variance 1"),
+        ({"binning": "region", "race_order": "arrival"}, "binning", "race_order arrival", "race_order index"),
+        ({"binning": "region", "pool_size": 512, "bins": 512}, "bins", "512", "at most 256 with binning region"),
+        ({"binning": "region", "latent_dimension": 65}, "latent_dimension", "65", "at most 64"),
+        ({"coupling": "list", "pool_size": 16}, "coupling", "a gaussian pool of 16", "a discrete pool of"),
+        ({"coupling": "list", "pool_kind": "discrete"}, "coupling", "pool of 64", "bins · decoders, 16"),
+    ],
+)
+def test_binning_and_list_have_their_pools(change: dict[str, Any], operand: str, given: str, expected: str) -> None:
+    with refused(operand, given, expected):
+        make_session(**change)
+
+
+@pytest.mark.parametrize(
+    ("change", "binning"),
+    [
+        ({}, "random"),
+        ({"pool_size": 8}, "modulo"),
+        ({"pool_kind": "discrete"}, "modulo"),
+        ({"pool_kind": "lattice", "cell_width": 0.5}, "modulo"),
+    ],
+)
+def test_binning_follows_from_the_pool(change: dict[str, Any], binning: str) -> None:
+    session = make_session(**change)
+    assert session.binning == binning
+    assert session == make_session(**change, binning=binning)
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"seed": 0},
@@ -82,7 +118,7 @@ def test_extreme_but_good_fields(change: dict[str, Any]) -> None:
     assert {name: getattr(session, name) for name in change} == change
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, -1])
+@pytest.mark.parametrize("version", [0, 1, 2, 4, -1])
 def test_another_protocol_version(version: int) -> None:
     with refused("protocol_version", str(version), str(PROTOCOL_VERSION), SessionMismatch):
         make_session(protocol_version=version)
@@ -104,6 +140,13 @@ def test_races(coupling: str, races: int, race_of: list[int]) -> None:
             session.race_of(decoder)  # type: ignore[arg-type]
 
 
+def test_a_list_has_no_races() -> None:
+    session = make_session(pool_kind="discrete", pool_size=16, coupling="list")
+    assert session.races == 0
+    with refused("coupling", "list, which has no races", "gls or baseline"):
+        session.race_of(1)
+
+
 # One change of every field, so that a new field without a place in the digest fails here.
 CHANGES: dict[str, dict[str, Any]] = {
     "seed": {"seed": SEED + 1},
@@ -117,6 +160,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "coupling": {"coupling": "baseline"},
     "cell_width": {"pool_kind": "lattice", "cell_width": 0.25},
     "race_order": {"race_order": "arrival"},
+    "binning": {"binning": "modulo"},
 }
 
 
@@ -146,7 +190,18 @@ def test_digest_covers_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
         assert make_session(pool_size=1000).digest != ours
 
 
-@pytest.mark.parametrize("change", [{}, *CHANGES.values()])
+def test_digest_covers_the_centroids(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = make_session(binning="region")
+    digests = {session.digest, make_session().digest, make_session(binning="modulo").digest}
+    real = regions.centroids
+    monkeypatch.setattr(regions, "centroids", lambda bins, dimension: real(bins, dimension) + 1)
+    assert len(digests | {make_session(binning="region").digest}) == 4
+
+
+LISTED = {"pool_kind": "discrete", "pool_size": 16, "coupling": "list"}
+
+
+@pytest.mark.parametrize("change", [{}, *CHANGES.values(), {"binning": "region"}, LISTED])
 @pytest.mark.parametrize("share_seed", [True, False])
 def test_wire_round_trip(change: dict[str, Any], share_seed: bool) -> None:
     session = make_session(**change)
@@ -179,7 +234,7 @@ def test_pre_shared_seed_does_not_travel() -> None:
         ("coupling", "baseline", None, "session digest", SessionMismatch),
         ("coupling", "unspecified", None, "coupling", CodecError),
         ("bins", 12, None, "bins", CodecError),
-        ("protocol_version", 3, None, "protocol_version", SessionMismatch),
+        ("protocol_version", 2, None, "protocol_version", SessionMismatch),
     ],
 )
 def test_foreign_wire_fields(

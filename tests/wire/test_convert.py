@@ -111,6 +111,8 @@ SESSIONS = [
     {},
     {"coupling": "baseline", "decoders": 7, "bins": 64, "pool_size": 2**24},
     {"pool_kind": "discrete", "pool_size": 8},
+    {"pool_kind": "discrete", "pool_size": 16, "coupling": "list"},
+    {"binning": "region", "latent_dimension": 3},
     {"latent_dimension": 65536, "pool_variance": 1.0 + 2**-52, "pool_size": 2, "bins": 2},
     {"seed": 0, "model_digest": bytes(range(32))},
 ]
@@ -141,7 +143,8 @@ def test_every_field_of_a_session_is_on_the_wire() -> None:
     ("field", "names"),
     [
         ("pool_kind", ("gaussian", "discrete", "lattice")),
-        ("coupling", ("gls", "baseline")),
+        ("binning", ("random", "modulo", "region")),
+        ("coupling", ("gls", "baseline", "list")),
         ("race_order", ("index", "arrival")),
     ],
 )

@@ -24,23 +24,25 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bgumbelcast/v1/session.proto\x12\rgumbelcast.v1\"\xe9\x02\n\x07Session\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0c\n\x04seed\x18\x02 \x01(\x0c\x12\x13\n\x0bseed_digest\x18\x03 \x01(\x0c\x12\x11\n\tpool_size\x18\x04 \x01(\x04\x12\x0c\n\x04\x62ins\x18\x05 \x01(\r\x12\x10\n\x08\x64\x65\x63oders\x18\x06 \x01(\r\x12\x18\n\x10latent_dimension\x18\x07 \x01(\r\x12*\n\tpool_kind\x18\x08 \x01(\x0e\x32\x17.gumbelcast.v1.PoolKind\x12\x15\n\rpool_variance\x18\t \x01(\x01\x12)\n\x08\x63oupling\x18\n \x01(\x0e\x32\x17.gumbelcast.v1.Coupling\x12\x14\n\x0cmodel_digest\x18\x0b \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x0c \x01(\x0c\x12\x12\n\ncell_width\x18\r \x01(\x01\x12,\n\nrace_order\x18\x0e \x01(\x0e\x32\x18.gumbelcast.v1.RaceOrder\"\xa1\x01\n\x06Tensor\x12(\n\x04type\x18\x01 \x01(\x0e\x32\x1a.gumbelcast.v1.Tensor.Type\x12\r\n\x05shape\x18\x02 \x03(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"P\n\x04Type\x12\x14\n\x10TYPE_UNSPECIFIED\x10\x00\x12\x0e\n\nTYPE_UINT8\x10\x01\x12\x10\n\x0cTYPE_FLOAT32\x10\x02\x12\x10\n\x0cTYPE_FLOAT64\x10\x03*l\n\x08PoolKind\x12\x19\n\x15POOL_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12POOL_KIND_GAUSSIAN\x10\x01\x12\x16\n\x12POOL_KIND_DISCRETE\x10\x02\x12\x15\n\x11POOL_KIND_LATTICE\x10\x03*M\n\x08\x43oupling\x12\x18\n\x14\x43OUPLING_UNSPECIFIED\x10\x00\x12\x10\n\x0c\x43OUPLING_GLS\x10\x01\x12\x15\n\x11\x43OUPLING_BASELINE\x10\x02*U\n\tRaceOrder\x12\x1a\n\x16RACE_ORDER_UNSPECIFIED\x10\x00\x12\x14\n\x10RACE_ORDER_INDEX\x10\x01\x12\x16\n\x12RACE_ORDER_ARRIVAL\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bgumbelcast/v1/session.proto\x12\rgumbelcast.v1\"\x92\x03\n\x07Session\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0c\n\x04seed\x18\x02 \x01(\x0c\x12\x13\n\x0bseed_digest\x18\x03 \x01(\x0c\x12\x11\n\tpool_size\x18\x04 \x01(\x04\x12\x0c\n\x04\x62ins\x18\x05 \x01(\r\x12\x10\n\x08\x64\x65\x63oders\x18\x06 \x01(\r\x12\x18\n\x10latent_dimension\x18\x07 \x01(\r\x12*\n\tpool_kind\x18\x08 \x01(\x0e\x32\x17.gumbelcast.v1.PoolKind\x12\x15\n\rpool_variance\x18\t \x01(\x01\x12)\n\x08\x63oupling\x18\n \x01(\x0e\x32\x17.gumbelcast.v1.Coupling\x12\x14\n\x0cmodel_digest\x18\x0b \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x0c \x01(\x0c\x12\x12\n\ncell_width\x18\r \x01(\x01\x12,\n\nrace_order\x18\x0e \x01(\x0e\x32\x18.gumbelcast.v1.RaceOrder\x12\'\n\x07\x62inning\x18\x0f \x01(\x0e\x32\x16.gumbelcast.v1.Binning\"\xa1\x01\n\x06Tensor\x12(\n\x04type\x18\x01 \x01(\x0e\x32\x1a.gumbelcast.v1.Tensor.Type\x12\r\n\x05shape\x18\x02 \x03(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"P\n\x04Type\x12\x14\n\x10TYPE_UNSPECIFIED\x10\x00\x12\x0e\n\nTYPE_UINT8\x10\x01\x12\x10\n\x0cTYPE_FLOAT32\x10\x02\x12\x10\n\x0cTYPE_FLOAT64\x10\x03*l\n\x08PoolKind\x12\x19\n\x15POOL_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12POOL_KIND_GAUSSIAN\x10\x01\x12\x16\n\x12POOL_KIND_DISCRETE\x10\x02\x12\x15\n\x11POOL_KIND_LATTICE\x10\x03*`\n\x08\x43oupling\x12\x18\n\x14\x43OUPLING_UNSPECIFIED\x10\x00\x12\x10\n\x0c\x43OUPLING_GLS\x10\x01\x12\x15\n\x11\x43OUPLING_BASELINE\x10\x02\x12\x11\n\rCOUPLING_LIST\x10\x03*^\n\x07\x42inning\x12\x17\n\x13\x42INNING_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x42INNING_RANDOM\x10\x01\x12\x12\n\x0e\x42INNING_MODULO\x10\x02\x12\x12\n\x0e\x42INNING_REGION\x10\x03*U\n\tRaceOrder\x12\x1a\n\x16RACE_ORDER_UNSPECIFIED\x10\x00\x12\x14\n\x10RACE_ORDER_INDEX\x10\x01\x12\x16\n\x12RACE_ORDER_ARRIVAL\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'gumbelcast.v1.session_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_POOLKIND']._serialized_start=574
-  _globals['_POOLKIND']._serialized_end=682
-  _globals['_COUPLING']._serialized_start=684
-  _globals['_COUPLING']._serialized_end=761
-  _globals['_RACEORDER']._serialized_start=763
-  _globals['_RACEORDER']._serialized_end=848
+  _globals['_POOLKIND']._serialized_start=615
+  _globals['_POOLKIND']._serialized_end=723
+  _globals['_COUPLING']._serialized_start=725
+  _globals['_COUPLING']._serialized_end=821
+  _globals['_BINNING']._serialized_start=823
+  _globals['_BINNING']._serialized_end=917
+  _globals['_RACEORDER']._serialized_start=919
+  _globals['_RACEORDER']._serialized_end=1004
   _globals['_SESSION']._serialized_start=47
-  _globals['_SESSION']._serialized_end=408
-  _globals['_TENSOR']._serialized_start=411
-  _globals['_TENSOR']._serialized_end=572
-  _globals['_TENSOR_TYPE']._serialized_start=492
-  _globals['_TENSOR_TYPE']._serialized_end=572
+  _globals['_SESSION']._serialized_end=449
+  _globals['_TENSOR']._serialized_start=452
+  _globals['_TENSOR']._serialized_end=613
+  _globals['_TENSOR_TYPE']._serialized_start=533
+  _globals['_TENSOR_TYPE']._serialized_end=613
 # @@protoc_insertion_point(module_scope)

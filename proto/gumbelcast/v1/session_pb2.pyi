@@ -19,6 +19,14 @@ class Coupling(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     COUPLING_UNSPECIFIED: _ClassVar[Coupling]
     COUPLING_GLS: _ClassVar[Coupling]
     COUPLING_BASELINE: _ClassVar[Coupling]
+    COUPLING_LIST: _ClassVar[Coupling]
+
+class Binning(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    BINNING_UNSPECIFIED: _ClassVar[Binning]
+    BINNING_RANDOM: _ClassVar[Binning]
+    BINNING_MODULO: _ClassVar[Binning]
+    BINNING_REGION: _ClassVar[Binning]
 
 class RaceOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -32,12 +40,17 @@ POOL_KIND_LATTICE: PoolKind
 COUPLING_UNSPECIFIED: Coupling
 COUPLING_GLS: Coupling
 COUPLING_BASELINE: Coupling
+COUPLING_LIST: Coupling
+BINNING_UNSPECIFIED: Binning
+BINNING_RANDOM: Binning
+BINNING_MODULO: Binning
+BINNING_REGION: Binning
 RACE_ORDER_UNSPECIFIED: RaceOrder
 RACE_ORDER_INDEX: RaceOrder
 RACE_ORDER_ARRIVAL: RaceOrder
 
 class Session(_message.Message):
-    __slots__ = ("protocol_version", "seed", "seed_digest", "pool_size", "bins", "decoders", "latent_dimension", "pool_kind", "pool_variance", "coupling", "model_digest", "digest", "cell_width", "race_order")
+    __slots__ = ("protocol_version", "seed", "seed_digest", "pool_size", "bins", "decoders", "latent_dimension", "pool_kind", "pool_variance", "coupling", "model_digest", "digest", "cell_width", "race_order", "binning")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     SEED_DIGEST_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +65,7 @@ class Session(_message.Message):
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     CELL_WIDTH_FIELD_NUMBER: _ClassVar[int]
     RACE_ORDER_FIELD_NUMBER: _ClassVar[int]
+    BINNING_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     seed: bytes
     seed_digest: bytes
@@ -66,7 +80,8 @@ class Session(_message.Message):
     digest: bytes
     cell_width: float
     race_order: RaceOrder
-    def __init__(self, protocol_version: _Optional[int] = ..., seed: _Optional[bytes] = ..., seed_digest: _Optional[bytes] = ..., pool_size: _Optional[int] = ..., bins: _Optional[int] = ..., decoders: _Optional[int] = ..., latent_dimension: _Optional[int] = ..., pool_kind: _Optional[_Union[PoolKind, str]] = ..., pool_variance: _Optional[float] = ..., coupling: _Optional[_Union[Coupling, str]] = ..., model_digest: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., cell_width: _Optional[float] = ..., race_order: _Optional[_Union[RaceOrder, str]] = ...) -> None: ...
+    binning: Binning
+    def __init__(self, protocol_version: _Optional[int] = ..., seed: _Optional[bytes] = ..., seed_digest: _Optional[bytes] = ..., pool_size: _Optional[int] = ..., bins: _Optional[int] = ..., decoders: _Optional[int] = ..., latent_dimension: _Optional[int] = ..., pool_kind: _Optional[_Union[PoolKind, str]] = ..., pool_variance: _Optional[float] = ..., coupling: _Optional[_Union[Coupling, str]] = ..., model_digest: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., cell_width: _Optional[float] = ..., race_order: _Optional[_Union[RaceOrder, str]] = ..., binning: _Optional[_Union[Binning, str]] = ...) -> None: ...
 
 class Tensor(_message.Message):
     __slots__ = ("type", "shape", "data")
