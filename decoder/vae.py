@@ -1,11 +1,17 @@
-"""Images, decoder's half (arXiv 2506.05632, appendix D.4): features of t, weight estimator, reconstruction."""
+"""Images, decoder's half (arXiv 2506.05632, appendix D.4): features of t, weight estimator, reconstruction.
+
+A card's ``network`` is ``convolutional`` or absent, which stands for fully connected layers.
+"""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from decoder.convolutional import convolutional_features, convolutional_reconstruction
 from decoder.model import Floats, Indices
 from shared_rng import CodecError, ModelCard, Session
 
@@ -16,19 +22,13 @@ class DecoderNetwork(nn.Module):
     """All that a decoder computes from side information [B, T] in [-1, 1] and latents [B, D]."""
 
     def __init__(
-        self, side_size: int, source_size: int, latent_dimension: int, hidden: int, features: int, estimator: int
+        self, features: nn.Sequential, reconstruction: nn.Sequential, width: int, latent_dimension: int, estimator: int
     ) -> None:
+        """Put the parts together; ``width`` is the number of features F, ``estimator`` the estimator's hidden size."""
         super().__init__()
-        self.features = nn.Sequential(nn.Linear(side_size, hidden), nn.ReLU(), nn.Linear(hidden, features), nn.ReLU())
-        self.reconstruction = nn.Sequential(
-            nn.Linear(latent_dimension + features, hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, source_size),
-            nn.Tanh(),
-        )
-        self.estimator_side = nn.Linear(features, estimator)
+        self.features = features
+        self.reconstruction = reconstruction
+        self.estimator_side = nn.Linear(width, estimator)
         self.estimator_latent = nn.Linear(2 * latent_dimension, estimator, bias=False)
         self.estimator_head = nn.Sequential(
             nn.ReLU(), nn.Linear(estimator, estimator // 2), nn.ReLU(), nn.Linear(estimator // 2, 1)
@@ -52,18 +52,26 @@ class DecoderNetwork(nn.Module):
 
 def network_from_card(card: ModelCard) -> DecoderNetwork:
     """An untrained network of the card's architecture."""
-    return DecoderNetwork(
-        side_size=card.size("side_height") * card.size("side_width"),
-        source_size=card.size("source_height") * card.size("source_width"),
-        latent_dimension=card.size("latent_dimension"),
-        hidden=card.size("decoder_hidden"),
-        features=card.size("side_features"),
-        estimator=card.size("estimator_hidden"),
-    )
+    source, side = card.image_shape("source"), card.image_shape("side")
+    hidden, width, latent = card.size("decoder_hidden"), card.size("side_features"), card.size("latent_dimension")
+    if card.is_convolutional:
+        features = convolutional_features(side, width)
+        reconstruction = convolutional_reconstruction(latent + width, hidden, source)
+    else:
+        features = nn.Sequential(nn.Linear(math.prod(side), hidden), nn.ReLU(), nn.Linear(hidden, width), nn.ReLU())
+        reconstruction = nn.Sequential(
+            nn.Linear(latent + width, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, math.prod(source)),
+            nn.Tanh(),
+        )
+    return DecoderNetwork(features, reconstruction, width, latent, card.size("estimator_hidden"))
 
 
 class VaeDecoderModel:
-    """Side information [B, height, width] and reconstructions [B, height, width], pixels in [-1, 1]."""
+    """Side information and reconstructions: images [B, height, width] or [B, height, width, 3] in [-1, 1]."""
 
     pool_variance = 1.0
 
@@ -72,18 +80,19 @@ class VaeDecoderModel:
             raise CodecError("card weights", "nothing", "the weights of a VAE")
         self.digest = card.digest
         self.latent_dimension = card.size("latent_dimension")
-        self.side_shape: tuple[int, ...] = (card.size("side_height"), card.size("side_width"))
-        self._source_shape = (card.size("source_height"), card.size("source_width"))
+        self.side_shape = card.image_shape("side")
+        self._source_shape = card.image_shape("source")
         # Double precision makes a picked sample independent of batch size and thread count in practice.
         self._network = network_from_card(card).double()
         tensors = load_file(card.weights)
         own = {name.removeprefix(PREFIX): t.double() for name, t in tensors.items() if name.startswith(PREFIX)}
-        if set(own) == set(self._network.state_dict()):
+        if set(own) == set(self._network.state_dict()) and not card.is_convolutional:
+            channels = math.prod(self.side_shape[2:])
             hidden, side_size = own["features.0.weight"].shape
             card.require_size(hidden, "decoder_hidden")
-            card.require_size(side_size, "side_height", "side_width")
+            card.require_size(side_size // channels, "side_height", "side_width")
             card.require_size(len(own["features.2.weight"]), "side_features")
-            card.require_size(len(own["reconstruction.4.weight"]), "source_height", "source_width")
+            card.require_size(len(own["reconstruction.4.weight"]) // channels, "source_height", "source_width")
             card.require_size(own["estimator_latent.weight"].shape[1] // 2, "latent_dimension")
             card.require_size(len(own["estimator_latent.weight"]), "estimator_hidden")
         try:
@@ -116,6 +125,6 @@ class VaeDecoderModel:
 
     @torch.inference_mode()
     def reconstruct(self, latents: Floats, side: Floats) -> Floats:
-        """Images [B, height, width] in [-1, 1]."""
+        """Images [B, *source_shape] in [-1, 1]."""
         flat = self._network.reconstruct(torch.from_numpy(latents), self._features(side))
         return flat.numpy().reshape(-1, *self._source_shape)

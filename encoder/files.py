@@ -39,17 +39,18 @@ def read_sources(path: Path, source_shape: tuple[int, ...]) -> npt.NDArray[np.fl
     """Source samples of one file: float32 or float64 [B, *source_shape].
 
     A ``.npy`` file holds one sample a row. 8-bit pixels are mapped to [-1, 1], and an image of a source's
-    height and more than its width is cut to its right part, so that whole digits can be sent.
+    height and more than its width is cut to its right part, so that whole digits can be sent. A grey image
+    serves a model of colour images, with three equal channels; a colour image is refused by a grey model.
 
     Raises:
         CodecError: the file is missing, of no known kind, or its samples have another shape.
     """
     if not path.is_file():
         raise CodecError("source file", path, "an existing .npy, IDX or image file")
-    samples = _read(path)
+    samples = _read(path, colour=len(source_shape) == 3)
     if samples.dtype == np.uint8 and source_shape:
         samples = to_unit_range(samples)
-        if len(source_shape) == 2 and samples.ndim == 3 and samples.shape[2] > source_shape[1]:
+        if len(source_shape) in (2, 3) and samples.ndim == 1 + len(source_shape) and samples.shape[2] > source_shape[1]:
             samples = samples[:, :, -source_shape[1] :]
     if samples.dtype.kind != "f" or samples.dtype.itemsize not in (4, 8):
         raise CodecError(str(path), f"dtype {samples.dtype}", "float32, float64 or uint8")
@@ -58,7 +59,7 @@ def read_sources(path: Path, source_shape: tuple[int, ...]) -> npt.NDArray[np.fl
     return samples.astype(samples.dtype.newbyteorder("="))
 
 
-def _read(path: Path) -> npt.NDArray[Any]:
+def _read(path: Path, *, colour: bool) -> npt.NDArray[Any]:
     if path.suffix == ".npy":
         return np.asarray(load_npy(path, "source file"))
     data = path.read_bytes()
@@ -69,9 +70,26 @@ def _read(path: Path) -> npt.NDArray[Any]:
             raise CodecError(str(path), str(error), "a complete gzip file") from error
     if data[:4] == _IDX_IMAGES:
         return read_idx(data, str(path))
+    picture = read_picture(path)
+    if colour:
+        return picture[None] if picture.ndim == 3 else np.repeat(picture[None, :, :, None], 3, axis=3)
+    if picture.ndim == 3:
+        raise CodecError(str(path), "a colour image", "a grey image, since the model's sources are grey")
+    return picture[None]
+
+
+def read_picture(path: Path) -> npt.NDArray[np.uint8]:
+    """One image file: uint8 [height, width], or [height, width, 3] where its colours are not all grey.
+
+    Raises:
+        CodecError: it is no image, or damaged.
+    """
     try:
         with Image.open(path) as image:
-            return np.asarray(image.convert("L"))[None]
+            colours = np.asarray(image.convert("RGB"))
+            if (colours == colours[:, :, :1]).all():
+                return np.asarray(image.convert("L"))
+            return colours
     except UnidentifiedImageError as error:
         raise CodecError(str(path), "an unknown kind of file", "a .npy, IDX or image file") from error
     except (OSError, SyntaxError) as error:

@@ -1,13 +1,18 @@
-"""Images, encoder's half (arXiv 2506.05632, appendix D.4): p_{W|A} = N(e1(a), diag e2(a)) from a network."""
+"""Images, encoder's half (arXiv 2506.05632, appendix D.4): p_{W|A} = N(e1(a), diag e2(a)) from a network.
+
+A card's ``network`` is ``convolutional`` or absent, which stands for fully connected layers.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import NoReturn
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from encoder.convolutional import convolutional_layers
 from encoder.model import Floats
 from shared_rng import CodecError, ModelCard, Session
 
@@ -18,15 +23,9 @@ _LOG_VARIANCE_RANGE = (-10.0, 4.0)
 class EncoderNetwork(nn.Module):
     """Source [B, A] in [-1, 1] → mean and log-variance of p_{W|A}, each [B, D]."""
 
-    def __init__(self, source_size: int, hidden: int, latent_dimension: int) -> None:
+    def __init__(self, layers: nn.Sequential) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Linear(source_size, hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, 2 * latent_dimension),
-        )
+        self.layers = layers
 
     def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log-variance."""
@@ -34,8 +33,23 @@ class EncoderNetwork(nn.Module):
         return mean, log_variance.clamp(*_LOG_VARIANCE_RANGE)
 
 
+def network_from_card(card: ModelCard) -> EncoderNetwork:
+    """An untrained network of the card's architecture."""
+    shape, hidden, outputs = card.image_shape("source"), card.size("encoder_hidden"), 2 * card.size("latent_dimension")
+    if card.is_convolutional:
+        return EncoderNetwork(convolutional_layers(shape, hidden, outputs))
+    layers = nn.Sequential(
+        nn.Linear(math.prod(shape), hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, outputs),
+    )
+    return EncoderNetwork(layers)
+
+
 class VaeEncoderModel:
-    """Sources are images [B, height, width] with pixels in [-1, 1]; p_W = N(0, I)."""
+    """Sources are images [B, height, width] or [B, height, width, 3], pixels in [-1, 1]; p_W = N(0, I)."""
 
     pool_variance = 1.0
 
@@ -43,17 +57,16 @@ class VaeEncoderModel:
         if card.weights is None:
             raise CodecError("card weights", "nothing", "the weights of a VAE")
         self.latent_dimension = card.size("latent_dimension")
-        self.source_shape: tuple[int, ...] = (card.size("source_height"), card.size("source_width"))
+        self.source_shape = card.image_shape("source")
         self.digest = card.digest
-        size = self.source_shape[0] * self.source_shape[1]
         # Double precision makes a picked sample independent of batch size and thread count in practice.
-        self._network = EncoderNetwork(size, card.size("encoder_hidden"), self.latent_dimension).double()
+        self._network = network_from_card(card).double()
         tensors = load_file(card.weights)
         own = {name.removeprefix(PREFIX): t.double() for name, t in tensors.items() if name.startswith(PREFIX)}
-        if set(own) == set(self._network.state_dict()):
+        if set(own) == set(self._network.state_dict()) and not card.is_convolutional:
             hidden, size = own["layers.0.weight"].shape
             card.require_size(hidden, "encoder_hidden")
-            card.require_size(size, "source_height", "source_width")
+            card.require_size(size // math.prod(self.source_shape[2:]), "source_height", "source_width")
             card.require_size(len(own["layers.4.weight"]) // 2, "latent_dimension")
         try:
             self._network.load_state_dict(own)
@@ -78,7 +91,7 @@ class VaeEncoderModel:
 
     @torch.inference_mode()
     def target(self, sources: Floats) -> tuple[Floats, Floats]:
-        """Mean and variance of p_{W|A}, each [B, D], of images [B, height, width]."""
+        """Mean and variance of p_{W|A}, each [B, D], of images [B, *source_shape]."""
         flat = torch.tensor(sources, dtype=torch.float64).flatten(1)
         mean, log_variance = self._network(flat)
         return mean.numpy(), log_variance.exp().numpy()

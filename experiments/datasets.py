@@ -76,16 +76,18 @@ def cifar10_images(folder: Path | None, *, train: bool) -> Images:
     return np.asarray(split.data, dtype=np.uint8)
 
 
-def read_archive(path: Path, name: str) -> npt.NDArray[Any]:
-    """One array of a ``.npz`` file.
+def read_archive(path: Path, *names: str) -> npt.NDArray[Any]:
+    """The array of a ``.npz`` file that has the first of some names that is there.
 
     Raises:
         CodecError: the file cannot be read, or has no such array.
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
-            if name not in archive.files:
-                raise CodecError(str(path), f"arrays {', '.join(archive.files)}", f"an array {name}")
-            return np.asarray(archive[name])
-    except (OSError, zipfile.BadZipFile, EOFError) as error:
+            for name in names:
+                if name in archive.files:
+                    return np.asarray(archive[name])
+            given = f"arrays {', '.join(archive.files)}"
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
         raise CodecError(str(path), str(error), "a readable .npz file") from error
+    raise CodecError(str(path), given, f"an array {' or '.join(names)}")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from gumbelcast.program import EXIT_INPUT, fail
+from shared_rng import CodecError
+
+if TYPE_CHECKING:
+    from experiments.image_task import Side
+    from experiments.training import TrainingData  # at run time it would bring in torch
 
 Out = Annotated[Path, typer.Option(help="Folder for everything that is written.")]
 Data = Annotated[
@@ -16,13 +22,63 @@ Data = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class OwnImages:
+    """What ``train`` is told of a user's images: where they are, their size, and how they are split."""
+
+    path: Path
+    size: tuple[int, int] | None
+    side: str
+    crop: int | None
+
+
+def training_data(dataset: str | None, folder: Path | None, own: OwnImages | None, batch: int) -> TrainingData:
+    """The images to train on, of a data set by name or of the user.
+
+    Raises:
+        CodecError: both or none are given, a size is missing, or an image does not fit; the file is named.
+    """
+    from experiments.datasets import load_images, task_of
+    from experiments.image_task import ImageTask
+    from experiments.training import TrainingData
+    from experiments.user_images import load_user_images
+
+    if own is None:
+        task = task_of(dataset or "")
+        return TrainingData(task, load_images(task.name, folder, train=True), f"{task.name} --data DIR")
+    if dataset is not None:
+        raise CodecError("data set", f"{dataset} and --images", "one of them")
+    if own.size is None or own.crop is None:
+        raise CodecError("--images", "no --size or no --crop", "both: --size HEIGHT WIDTH --crop PIXELS")
+    images = load_user_images(own.path, *own.size)
+    side = cast("Side", own.side)
+    task = ImageTask(own.path.stem, *own.size, channels=3 if images.ndim == 4 else 1, side=side, crop=own.crop)
+    training = len(images) - len(images) // 10
+    if training < batch:
+        raise CodecError(
+            str(own.path), f"{len(images)} images", f"{batch} without the last tenth, or a smaller --batch"
+        )
+    height, width = own.size
+    arguments = f"--images {own.path.name} --size {height} {width} --side {side} --crop {own.crop}"
+    return TrainingData(task, images, arguments)
+
+
 def train(
     out: Out,
-    dataset: Annotated[str, typer.Argument(help="mnist or cifar10.")],
+    dataset: Annotated[str | None, typer.Argument(help="mnist or cifar10; or --images.")] = None,
     data: Data = None,
+    images: Annotated[
+        Path | None, typer.Option(help="Your own: a folder of pictures, or a .npz, .npy or IDX file of 8-bit images.")
+    ] = None,
+    size: Annotated[tuple[int, int] | None, typer.Option(help="Height and width of your images.")] = None,
+    side: Annotated[str, typer.Option(help="Half that decoders see crops of: left, right, top, bottom.")] = "left",
+    crop: Annotated[int | None, typer.Option(help="Height and width of a crop.")] = None,
     recipe: Annotated[str, typer.Option(help="How to train: paper.")] = "paper",
     beta: Annotated[
         float | None, typer.Option(min=0.0, help="Weight of the rate (nats) against squared error (paper).")
+    ] = None,
+    architecture: Annotated[
+        str | None, typer.Option(help="Networks: small or paper (convolutional; wants a GPU) (paper).")
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images.")] = 40,
     batch: Annotated[int, typer.Option(min=8, help="Images a step.")] = 128,
@@ -31,18 +87,17 @@ def train(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs as well.")] = False,
 ) -> None:
     """Train an image model; the same command goes on after an interruption."""
-    from experiments.datasets import load_images, task_of
     from experiments.recipes import recipe_kind, recipe_options
-    from experiments.training import TrainingData, TrainingOptions
+    from experiments.training import TrainingOptions
     from experiments.training import train as run
 
     try:
-        chosen = recipe_options(recipe, {"beta": beta})
-        task = task_of(dataset)
-        source = TrainingData(task, load_images(dataset, data, train=True), f"{dataset} --data DIR")
+        chosen = recipe_options(recipe, {"beta": beta, "architecture": architecture})
+        own = None if images is None else OwnImages(images, size, side, crop)
+        source = training_data(dataset, data, own, batch)
         options = TrainingOptions(epochs, batch, learning_rate, seed)
         make = recipe_kind(recipe).make
-        card = run(lambda: make(task, chosen), source, out, options, tensorboard=tensorboard)
+        card = run(lambda: make(source.task, chosen), source, out, options, tensorboard=tensorboard)
     except (ValueError, OSError) as error:
         fail(error, EXIT_INPUT)
     print(f"model {card.digest.hex()[:16]} in {out}: {card.training['metrics']}")

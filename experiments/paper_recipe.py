@@ -14,18 +14,29 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from decoder.vae import DecoderNetwork, network_from_card
-from encoder.vae import EncoderNetwork
+from decoder import vae as decoder_vae
+from encoder import vae as encoder_vae
 from experiments.image_task import ImageTask
-from shared_rng import ModelCard
+from shared_rng import CodecError, ModelCard
 
 LATENT_DIMENSION = 4
-_SMALL = {
-    "encoder_hidden": 512,
-    "decoder_hidden": 512,
-    "side_features": 128,
-    "estimator_hidden": 256,
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "small": {"encoder_hidden": 512, "decoder_hidden": 512, "side_features": 128, "estimator_hidden": 256},
+    "paper": {
+        "network": "convolutional",
+        "encoder_hidden": 512,
+        "decoder_hidden": 512,
+        "side_features": 128,
+        "estimator_hidden": 512,
+    },
 }
+"""Networks by name. ``small``: fully connected, for a CPU. ``paper``: convolutional as in appendix D.4, for a GPU.
+
+Of the paper's networks this is known: a convolutional encoder and decoder, four latent dimensions, 128 features of
+the side information by a network of its own, joined with the sample before the decoder and before the estimator,
+about eight million parameters. Assumed are the numbers of channels and layers (``encoder/convolutional.py``,
+``decoder/convolutional.py``), and an estimator of fully connected layers.
+"""
 _NEGATIVES = 4
 _WARM_UP = 1.0 / 3.0
 
@@ -36,9 +47,18 @@ class PaperOptions:
 
     Attributes:
         beta: weight of the rate (nats) against the sum of squared errors.
+        architecture: ``small`` or ``paper``, a key of :data:`ARCHITECTURES`.
+
+    Raises:
+        CodecError: there is no such architecture.
     """
 
     beta: float = 7.0
+    architecture: str = "small"
+
+    def __post_init__(self) -> None:
+        if self.architecture not in ARCHITECTURES:
+            raise CodecError("architecture", repr(self.architecture), f"one of: {', '.join(ARCHITECTURES)}")
 
 
 class PaperRecipe:
@@ -49,12 +69,11 @@ class PaperRecipe:
 
     def __init__(self, task: ImageTask, options: PaperOptions) -> None:
         self.options = options
-        self._architecture: dict[str, Any] = {"latent_dimension": LATENT_DIMENSION, **task.architecture(), **_SMALL}
-        size = 1
-        for length in task.source_shape:
-            size *= length
-        self.encoder = EncoderNetwork(size, self._architecture["encoder_hidden"], LATENT_DIMENSION)
-        self.decoder: DecoderNetwork = network_from_card(ModelCard("vae", self._architecture, {}, None, b""))
+        own = ARCHITECTURES[options.architecture]
+        self._architecture: dict[str, Any] = {"latent_dimension": LATENT_DIMENSION, **task.architecture(), **own}
+        card = ModelCard("vae", self._architecture, {}, None, b"")
+        self.encoder = encoder_vae.network_from_card(card)
+        self.decoder = decoder_vae.network_from_card(card)
 
     def modules(self) -> nn.ModuleDict:
         """See :meth:`experiments.training.Recipe.modules`."""

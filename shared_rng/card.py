@@ -60,6 +60,30 @@ class ModelCard:
             raise CodecError(f"card architecture.{name}", repr(value), "an integer above 0")
         return value
 
+    def image_shape(self, half: str) -> tuple[int, ...]:
+        """Shape of one image of a half, ``source`` or ``side``: [height, width], or [height, width, 3] in colour.
+
+        Raises:
+            CodecError: a size is missing or out of range, or ``channels``, 1 where it is absent, is not 1 or 3.
+        """
+        channels = self.architecture.get("channels", 1)
+        if isinstance(channels, bool) or channels not in (1, 3):
+            raise CodecError("card architecture.channels", repr(channels), "1 (grey) or 3 (colour)")
+        height, width = self.size(f"{half}_height"), self.size(f"{half}_width")
+        return (height, width) if channels == 1 else (height, width, 3)
+
+    @property
+    def is_convolutional(self) -> bool:
+        """Whether ``architecture.network`` is ``convolutional``; where it is absent, layers are fully connected.
+
+        Raises:
+            CodecError: it is something else.
+        """
+        network = self.architecture.get("network", "connected")
+        if network not in ("connected", "convolutional"):
+            raise CodecError("card architecture.network", repr(network), "convolutional, or none")
+        return bool(network == "convolutional")
+
     def require_size(self, expected: int, *names: str) -> None:
         """Check sizes of the architecture, or their product, against what the weights have.
 

@@ -85,10 +85,40 @@ def test_one_picture(tmp_path: Path, pixels: npt.NDArray[np.uint8]) -> None:
     assert np.array_equal(found, EXPECTED[:1])
 
 
-def test_colours_become_grey(tmp_path: Path) -> None:
+def test_equal_channels_are_grey(tmp_path: Path) -> None:
+    """An image file in a colour format, without a colour in it."""
     colours = np.repeat(PIXELS[0][:, :, None], 3, axis=2)
     found = read_sources(write(tmp_path, "a.png", png(colours)), SHAPE)
     assert np.array_equal(found, EXPECTED[:1])
+
+
+COLOURS = np.floor(256 * uniforms(180, 2)).astype(np.uint8).reshape(5, 4, 3, 3)
+
+
+@pytest.mark.parametrize("extra", [0, 4])
+def test_colour_images(tmp_path: Path, extra: int) -> None:
+    """For a model of colour images, as picture or array; of a wider one the right part."""
+    wide = np.concatenate([COLOURS[:, :, :1].repeat(extra, axis=2), COLOURS], axis=2)
+    expected = to_unit_range(COLOURS)
+    found = read_sources(write(tmp_path, "a.png", png(wide[0])), (4, 3, 3))
+    assert np.array_equal(found, expected[:1])
+    assert np.array_equal(read_sources(write(tmp_path, "a.npy", npy(wide)), (4, 3, 3)), expected)
+
+
+def test_grey_image_for_a_colour_model(tmp_path: Path) -> None:
+    """Three equal channels."""
+    found = read_sources(write(tmp_path, "a.png", png(PIXELS[0])), (4, 3, 3))
+    assert np.array_equal(found, np.repeat(EXPECTED[:1, :, :, None], 3, axis=3))
+
+
+def test_colour_image_for_a_grey_model(tmp_path: Path) -> None:
+    """Refused: what the model would make of it is no one's wish."""
+    path = write(tmp_path, "a.png", png(COLOURS[0]))
+    with refused(str(path), "a colour image", "a grey image, since the model's sources are grey"):
+        read_sources(path, SHAPE)
+    path = write(tmp_path, "a.npy", npy(COLOURS))
+    with refused(str(path), "(4, 3, 3)", "(4, 3)"):
+        read_sources(path, SHAPE)
 
 
 @pytest.mark.parametrize("dtype", ["<f8", "<f4", ">f8"])

@@ -126,7 +126,7 @@ def test_card(undisturbed: Path) -> None:
     card = load_card(undisturbed)
     weights = (undisturbed / "weights.safetensors").read_bytes()
     assert card.digest == model_digest("vae", card.architecture, hashlib.sha256(weights).hexdigest())
-    assert card.training["options"] == {"beta": 4.0, "epochs": 2, "batch": 64, "learning_rate": 2e-3, "seed": 3}
+    assert card.training["options"] == {"beta": 4.0, "architecture": "small", **asdict(OPTIONS)}
     assert card.training["data"]["sha256"] == hashlib.sha256(DIGITS.tobytes()).hexdigest()
     assert (card.training["data"]["images"], card.training["data"]["held_out"]) == (222, 22)
     for option in (

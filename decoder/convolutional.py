@@ -1,0 +1,73 @@
+"""The convolutional networks of a decoder in the paper's architecture (arXiv 2506.05632, appendix D.4)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+CHANNELS = (64, 128, 256)
+
+
+class _AsImages(nn.Module):
+    """Flat images [B, H·W·C], colours last, → [B, C, H, W]."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self._shape = (*shape, 1) if len(shape) == 2 else shape
+
+    def forward(self, flat: Tensor) -> Tensor:
+        """The images."""
+        images: Tensor = flat.unflatten(1, self._shape)
+        return images.permute(0, 3, 1, 2)
+
+
+class _AsFlat(nn.Module):
+    """Images [B, C, H', W'], at least as large as ``shape``, → flat [B, H·W·C], colours last."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self._height, self._width = shape[:2]
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The upper left part, flat."""
+        return images[:, :, : self._height, : self._width].permute(0, 2, 3, 1).flatten(1)
+
+
+def convolutional_features(shape: tuple[int, ...], outputs: int) -> nn.Sequential:
+    """Flat side information of ``shape`` → features [B, outputs]: three convolutions and one layer."""
+    first, second, third = CHANNELS
+    convolutions = nn.Sequential(
+        _AsImages(shape),
+        nn.Conv2d(1 if len(shape) == 2 else shape[2], first, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(first, second, kernel_size=4, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(second, third, kernel_size=4, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+    )
+    with torch.no_grad():
+        width = convolutions(torch.zeros(1, math.prod(shape))).shape[1]
+    return nn.Sequential(*convolutions, nn.Linear(width, outputs), nn.ReLU())
+
+
+def convolutional_reconstruction(inputs: int, hidden: int, shape: tuple[int, ...]) -> nn.Sequential:
+    """Sample and features [B, inputs] → flat images of ``shape`` in [-1, 1]: two layers, three convolutions."""
+    first, second, third = CHANNELS
+    height, width = -(-shape[0] // 4), -(-shape[1] // 4)
+    return nn.Sequential(
+        nn.Linear(inputs, hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, third * height * width),
+        nn.ReLU(),
+        nn.Unflatten(1, (third, height, width)),
+        nn.ConvTranspose2d(third, second, kernel_size=4, stride=2, padding=1),
+        nn.ReLU(),
+        nn.ConvTranspose2d(second, first, kernel_size=4, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(first, 1 if len(shape) == 2 else shape[2], kernel_size=3, padding=1),
+        _AsFlat(shape),
+        nn.Tanh(),
+    )
