@@ -1,6 +1,7 @@
 """Images, decoder's half (arXiv 2506.05632, appendix D.4): features of t, weight estimator, reconstruction.
 
-A card's ``network`` is ``convolutional`` or absent, which stands for fully connected layers.
+A card's ``network`` is ``convolutional`` or absent, which stands for fully connected layers. Its ``weights_head`` is
+``mixture`` (``decoder/mixture.py``) or absent, which stands for the estimator.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from decoder import mixture
 from decoder.convolutional import convolutional_features, convolutional_reconstruction
+from decoder.mixture import MixtureNetwork
 from decoder.model import Floats, Indices
 from shared_rng import CodecError, ModelCard, Session
 
@@ -50,8 +53,14 @@ class DecoderNetwork(nn.Module):
         return logits.squeeze(-1)
 
 
-def network_from_card(card: ModelCard) -> DecoderNetwork:
-    """An untrained network of the card's architecture."""
+def network_from_card(card: ModelCard) -> DecoderNetwork | MixtureNetwork:
+    """An untrained network of the card's architecture.
+
+    Raises:
+        CodecError: a size is missing or out of range, or ``architecture.weights_head`` is unknown.
+    """
+    if _has_mixture(card):
+        return mixture.network_from_card(card)
     source, side = card.image_shape("source"), card.image_shape("side")
     hidden, width, latent = card.size("decoder_hidden"), card.size("side_features"), card.size("latent_dimension")
     if card.is_convolutional:
@@ -68,6 +77,25 @@ def network_from_card(card: ModelCard) -> DecoderNetwork:
             nn.Tanh(),
         )
     return DecoderNetwork(features, reconstruction, width, latent, card.size("estimator_hidden"))
+
+
+def _has_mixture(card: ModelCard) -> bool:
+    head = card.architecture.get("weights_head", "estimator")
+    if head not in ("estimator", "mixture"):
+        raise CodecError("card architecture.weights_head", repr(head), "'estimator', or absent, or 'mixture'")
+    return bool(head == "mixture")
+
+
+def _require_sizes(card: ModelCard, weights: dict[str, Tensor]) -> None:
+    """Check the card against the weights of a fully connected network with an estimator."""
+    channels = math.prod(card.image_shape("side")[2:])
+    hidden, side_size = weights["features.0.weight"].shape
+    card.require_size(hidden, "decoder_hidden")
+    card.require_size(side_size // channels, "side_height", "side_width")
+    card.require_size(len(weights["features.2.weight"]), "side_features")
+    card.require_size(len(weights["reconstruction.4.weight"]) // channels, "source_height", "source_width")
+    card.require_size(weights["estimator_latent.weight"].shape[1] // 2, "latent_dimension")
+    card.require_size(len(weights["estimator_latent.weight"]), "estimator_hidden")
 
 
 class VaeDecoderModel:
@@ -87,14 +115,10 @@ class VaeDecoderModel:
         tensors = load_file(card.weights)
         own = {name.removeprefix(PREFIX): t.double() for name, t in tensors.items() if name.startswith(PREFIX)}
         if set(own) == set(self._network.state_dict()) and not card.is_convolutional:
-            channels = math.prod(self.side_shape[2:])
-            hidden, side_size = own["features.0.weight"].shape
-            card.require_size(hidden, "decoder_hidden")
-            card.require_size(side_size // channels, "side_height", "side_width")
-            card.require_size(len(own["features.2.weight"]), "side_features")
-            card.require_size(len(own["reconstruction.4.weight"]) // channels, "source_height", "source_width")
-            card.require_size(own["estimator_latent.weight"].shape[1] // 2, "latent_dimension")
-            card.require_size(len(own["estimator_latent.weight"]), "estimator_hidden")
+            if _has_mixture(card):
+                mixture.require_sizes(card, own)
+            else:
+                _require_sizes(card, own)
         try:
             self._network.load_state_dict(own)
         except RuntimeError as error:

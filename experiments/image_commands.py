@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -73,30 +73,48 @@ def train(
     size: Annotated[tuple[int, int] | None, typer.Option(help="Height and width of your images.")] = None,
     side: Annotated[str, typer.Option(help="Half that decoders see crops of: left, right, top, bottom.")] = "left",
     crop: Annotated[int | None, typer.Option(help="Height and width of a crop.")] = None,
-    recipe: Annotated[str, typer.Option(help="How to train: paper.")] = "paper",
+    recipe: Annotated[str, typer.Option(help="How to train: paper or region.")] = "paper",
     beta: Annotated[
         float | None, typer.Option(min=0.0, help="Weight of the rate (nats) against squared error (paper).")
     ] = None,
     architecture: Annotated[
         str | None, typer.Option(help="Networks: small or paper (convolutional; wants a GPU) (paper).")
     ] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images.")] = 40,
-    batch: Annotated[int, typer.Option(min=8, help="Images a step.")] = 128,
-    learning_rate: Annotated[float, typer.Option(min=0.0, help="Adam's first step size.")] = 1e-3,
+    decoders: Annotated[int | None, typer.Option(help="K that the model is for (region).")] = None,
+    bins: Annotated[int | None, typer.Option(help="L_max that the model is for (region).")] = None,
+    pool_size: Annotated[int | None, typer.Option(help="N that the model is for (region).")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
+    batch: Annotated[int | None, typer.Option(min=8, help="Images a step.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(min=0.0, help="Adam's first step size.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of weights, order, crops and latents.")] = 1,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs as well.")] = False,
 ) -> None:
-    """Train an image model; the same command goes on after an interruption."""
+    """Train an image model; the same command goes on after an interruption. Defaults are the recipe's."""
     from experiments.recipes import recipe_kind, recipe_options
-    from experiments.training import TrainingOptions
     from experiments.training import train as run
 
     try:
-        chosen = recipe_options(recipe, {"beta": beta, "architecture": architecture})
+        chosen = recipe_options(
+            recipe,
+            {
+                "beta": beta,
+                "architecture": architecture,
+                "decoders": decoders,
+                "bins": bins,
+                "pool_size": pool_size,
+            },
+        )
         own = None if images is None else OwnImages(images, size, side, crop)
-        source = training_data(dataset, data, own, batch)
-        options = TrainingOptions(epochs, batch, learning_rate, seed)
-        make = recipe_kind(recipe).make
+        kind = recipe_kind(recipe)
+        options = replace(
+            kind.training,
+            epochs=epochs or kind.training.epochs,
+            batch=batch or kind.training.batch,
+            learning_rate=kind.training.learning_rate if learning_rate is None else learning_rate,
+            seed=seed,
+        )
+        source = training_data(dataset, data, own, options.batch)
+        make = kind.make
         card = run(lambda: make(source.task, chosen), source, out, options, tensorboard=tensorboard)
     except (ValueError, OSError) as error:
         fail(error, EXIT_INPUT)

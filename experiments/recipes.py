@@ -12,7 +12,8 @@ from typing import Any
 
 from experiments.image_task import ImageTask
 from experiments.paper_recipe import PaperOptions, PaperRecipe
-from experiments.training import Recipe
+from experiments.region_recipe import RegionOptions, RegionRecipe
+from experiments.training import Recipe, TrainingOptions
 from shared_rng import CodecError
 
 
@@ -23,14 +24,19 @@ class RecipeKind:
     Attributes:
         options: its frozen dataclass of options.
         make: the recipe from a task and options.
+        training: what is chosen of the run for it.
     """
 
     options: type[Any]
     make: Callable[[ImageTask, Any], Recipe]
+    training: TrainingOptions
 
 
 RECIPES: dict[str, RecipeKind] = {
-    PaperRecipe.name: RecipeKind(PaperOptions, PaperRecipe),
+    PaperRecipe.name: RecipeKind(PaperOptions, PaperRecipe, TrainingOptions()),
+    RegionRecipe.name: RecipeKind(
+        RegionOptions, RegionRecipe, TrainingOptions(epochs=12, batch=256, learning_rate=2e-3)
+    ),
 }
 
 

@@ -1,0 +1,247 @@
+"""The recipe ``region``: a continuous latent trained end to end through the coupling, for bins that are regions.
+
+A message names the region of the prior in which the encoder's sample w lies; decoder k then samples from
+p_{W|T}(·|t_k) within that region, coupled to the encoder by its race. The loss a source is the expected squared error
+of the best of K decoders, with the two cases that matter for each decoder k: it picks w itself, with a probability
+that follows from densities, or it picks another sample x_k of the region. Since p_{W|T} is a mixture in closed form,
+that probability has a gradient for both ends, and no weight β of the rate is left to tune: a sample that tells more
+is matched less often.
+
+With m ~ Exp(K) the winning score of the encoder, decoder k fails on its own race with probability
+1 - E[exp(-m c_k)] = 1 - K / (K + c_k), c_k = ∫ (ρ_k p_k(u) - q(u))_+ du, ρ_k = q(w) / p_k(w), p_k the proposal of
+decoder k within the region (arXiv 2506.05632, theorem 1). The K decoders together are taken to match with
+probability Σ_k e_k / (1 + Σ_j e_j), e_k = 1 / c_k, which is the same where all p_k are equal.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from decoder import mixture
+from decoder.mixture import LOG_TWO_PI, Mixture, MixtureNetwork, log_normal
+from encoder import vae as encoder_vae
+from encoder.vae import EncoderNetwork
+from experiments.image_task import ImageTask
+from experiments.region_samples import RegionSamples
+from shared_rng import CodecError, ModelCard
+
+LATENT_DIMENSION = 4
+_SMALL = {
+    "weights_head": "mixture",
+    "encoder_hidden": 512,
+    "decoder_hidden": 512,
+    "side_features": 128,
+    "fusion_hidden": 128,
+    "mixture_components": 8,
+    "mixture_hidden": 256,
+}
+_CANDIDATES = 32
+"""Samples of a region that stand for a bin."""
+_COVER = 8
+"""Samples of the encoder's target in the estimate of c_k."""
+_SOFTNESS = (10.0, 1.0)
+"""Temperature of the soft minimum over decoders, in units of the sum of squared errors: at the start and at the end."""
+_WARM_UP = 0.15
+"""Share of the steps over which the error of matched decoders counts extra, or the latent collapses."""
+_POOL_PENALTY = 5.0
+_LOG_VARIANCE = -2.0
+"""Where the encoder's log-variances start."""
+_MAX_LOG_RHO = 15.0
+_MIN_COST = 0.01
+_SPREAD, _COMPONENT_LOG_VARIANCE = 0.7, -0.5
+"""Of the mixture's components at the start."""
+_CHUNK = 250
+
+
+@dataclass(frozen=True)
+class RegionOptions:
+    """Options of the recipe.
+
+    Attributes:
+        decoders: K.
+        bins: L_max; a model is for one pair of the two.
+        pool_size: N of the sessions it is for: a target much narrower than 1 / N of the prior misses the pool.
+    """
+
+    decoders: int = 4
+    bins: int = 16
+    pool_size: int = 1024
+
+
+@dataclass(frozen=True)
+class _Bins:
+    """The bin of each source's sample w as each decoder sees it.
+
+    Attributes:
+        labels: [B].
+        samples: [B, S, D], of N(0, I) within the region.
+        log_ratios: [B, K, S], log p_{W|T}(u|t_k) - log p_W(u) of these.
+        log_shares: [B, K], log of the probability of the region under p_{W|T}(·|t_k).
+    """
+
+    labels: Tensor
+    samples: Tensor
+    log_ratios: Tensor
+    log_shares: Tensor
+
+
+class RegionRecipe:
+    """Both halves of the model, and their loss."""
+
+    name: ClassVar[str] = "region"
+
+    def __init__(self, task: ImageTask, options: RegionOptions) -> None:
+        for name, least in (("decoders", 1), ("bins", 2), ("pool_size", options.bins)):
+            if (value := getattr(options, name)) < least:
+                raise CodecError(name, value, f"at least {least}")
+        self.options = options
+        self.sides = options.decoders
+        self._architecture: dict[str, Any] = {"latent_dimension": LATENT_DIMENSION, **task.architecture(), **_SMALL}
+        card = ModelCard("vae", self._architecture, {}, None, b"")
+        self.encoder = encoder_vae.network_from_card(card)
+        self.decoder = mixture.network_from_card(card)
+        self.regions = RegionSamples(options.bins, LATENT_DIMENSION)
+        _start(self.encoder, self.decoder)
+
+    def modules(self) -> nn.ModuleDict:
+        """See :meth:`experiments.training.Recipe.modules`."""
+        return nn.ModuleDict({"encoder": self.encoder, "decoder": self.decoder, "regions": self.regions})
+
+    def card(self) -> tuple[str, dict[str, Any]]:
+        """See :meth:`experiments.training.Recipe.card`."""
+        return "vae", self._architecture
+
+    def step(self, source: Tensor, sides: Tensor, share_done: float) -> tuple[Tensor, dict[str, float]]:
+        """See :meth:`experiments.training.Recipe.step`."""
+        start, end = _SOFTNESS
+        softness = start * (end / start) ** share_done
+        mean, log_variance = self.encoder(source)
+        noise = torch.randn_like(mean)
+        latent = mean + noise * (0.5 * log_variance).exp()
+        log_target = -0.5 * (noise.square() + log_variance + LOG_TWO_PI).sum(dim=1)
+        features = self.decoder.features(sides)
+        density = self.decoder.density(features)
+        log_proposal = density.log_density(latent[:, None, None]).squeeze(2)
+        bins = self._bins(latent, density)
+        odds = self._match_odds(mean, log_variance, log_target, log_proposal, density, bins)
+        match = odds / (1.0 + odds.sum(dim=1, keepdim=True))
+        matched, missed = self._errors(source, latent, features, bins)
+        error = expected_error(match, matched, missed, softness)
+        rate = log_target - log_normal(latent)
+        too_rare = nn.functional.softplus(rate - math.log(self.options.pool_size) + 1.0).mean()
+        likelihood = density.log_density(latent.detach()[:, None, None]).mean()
+        warm_up = max(0.0, 1.0 - share_done / _WARM_UP)
+        loss = error.mean() + warm_up * matched.mean() + _POOL_PENALTY * too_rare - likelihood
+        parts = {
+            "mse": error.mean().item() / source.shape[1],
+            "mse matched": matched.mean().item() / source.shape[1],
+            "match": match.sum(dim=1).mean().item(),
+            "rate nats": rate.mean().item(),
+        }
+        return loss, parts
+
+    def _bins(self, latent: Tensor, density: Mixture) -> _Bins:
+        labels = self.regions.labels(latent.detach())
+        samples = self.regions.draw(labels, _CANDIDATES)
+        log_ratios = density.log_density(samples[:, None]) - log_normal(samples)[:, None]
+        log_shares = log_ratios.logsumexp(dim=2) - math.log(_CANDIDATES) + self.regions.log_shares[labels][:, None]
+        return _Bins(labels, samples, log_ratios, log_shares.clamp(max=0.0))
+
+    def _match_odds(
+        self,
+        mean: Tensor,
+        log_variance: Tensor,
+        log_target: Tensor,
+        log_proposal: Tensor,
+        density: Mixture,
+        bins: _Bins,
+    ) -> Tensor:
+        """e_k, [B, K], from samples v of the target."""
+        log_rho = log_target[:, None] - log_proposal + bins.log_shares
+        noise = torch.randn(len(mean), _COVER, mean.shape[1], device=mean.device)
+        samples = mean[:, None] + noise * (0.5 * log_variance).exp()[:, None]
+        log_targets = -0.5 * (noise.square() + log_variance[:, None] + LOG_TWO_PI).sum(dim=2)
+        log_proposals = density.log_density(samples[:, None]) - bins.log_shares[..., None]
+        inside = self.regions.labels(samples.detach()) == bins.labels[:, None]
+        return match_odds(log_rho, log_proposals - log_targets[:, None], inside)
+
+    def _errors(self, source: Tensor, latent: Tensor, features: Tensor, bins: _Bins) -> tuple[Tensor, Tensor]:
+        """Sums of squared errors of each decoder with the encoder's sample, and with its own of the bin: [B, K]."""
+        gumbel = -torch.log(-torch.log(torch.rand_like(bins.log_ratios).clamp(1e-12, 1.0 - 1e-7)))
+        picks = (bins.log_ratios.detach() + gumbel).argmax(dim=2)
+        own = bins.samples[torch.arange(len(picks), device=picks.device)[:, None], picks]
+        both = torch.stack((latent[:, None].expand_as(own), own))
+        errors = (self.decoder.reconstruct(both, features) - source[:, None]).square().sum(dim=3)
+        return errors[0], errors[1]
+
+    @torch.no_grad()
+    def held_out(self, source: Tensor, sides: Tensor) -> dict[str, float]:
+        """Best error a pixel in [-1, 1], and match probability: the codec, played with one pool a chunk."""
+        errors, matches = [], []
+        for start in range(0, len(source), _CHUNK):
+            rows = slice(start, start + _CHUNK)
+            error, match = self._play(source[rows], sides[rows])
+            errors.append(error)
+            matches.append(match)
+        return {"mse": torch.cat(errors).mean().item(), "match_probability": torch.cat(matches).float().mean().item()}
+
+    def _play(self, source: Tensor, sides: Tensor) -> tuple[Tensor, Tensor]:
+        """Best error a pixel and whether a decoder matched, each [B]."""
+        size = self.options.pool_size
+        mean, log_variance = self.encoder(source)
+        pool = torch.randn(size, LATENT_DIMENSION, device=source.device)
+        log_prior, labels = log_normal(pool), self.regions.labels(pool)
+        times = torch.empty(len(source), self.sides, size, device=source.device).exponential_().log()
+        precision = (-log_variance).exp()
+        target = -0.5 * ((pool - mean[:, None]).square() * precision[:, None]).sum(dim=2) - log_prior
+        picks = (times.amin(dim=1) - target).argmin(dim=1)
+        features = self.decoder.features(sides)
+        proposal = self.decoder.density(features).log_density(pool) - log_prior
+        other = labels != labels[picks][:, None]
+        own = (times - proposal).masked_fill(other[:, None], math.inf).argmin(dim=2)
+        errors = (self.decoder.reconstruct(pool[own], features) - source[:, None]).square().mean(dim=2)
+        return errors.amin(dim=1), (own == picks[:, None]).any(dim=1)
+
+
+def match_odds(log_rho: Tensor, log_ratios: Tensor, inside: Tensor) -> Tensor:
+    """e_k = 1 / c_k, with c_k = ρ_k - E[min(1, ρ_k p_k(v) / q(v)); v in the region] for v from the target: [B, K].
+
+    Args:
+        log_rho: [B, K], log of q(w) / p_k(w).
+        log_ratios: [B, K, V], log p_k(v) - log q(v) of samples of the target.
+        inside: [B, V], whether a sample is in the region.
+    """
+    covered = (log_rho[..., None] + log_ratios).clamp(max=0.0).exp() * inside[:, None]
+    cost = log_rho.clamp(max=_MAX_LOG_RHO).exp() - covered.mean(dim=2)
+    return 1.0 / cost.clamp(min=_MIN_COST)
+
+
+def _soft_minimum(errors: Tensor, softness: float) -> Tensor:
+    """Over the last axis; the minimum itself as ``softness`` goes to 0."""
+    return -softness * ((-errors / softness).logsumexp(dim=-1) - math.log(errors.shape[-1]))
+
+
+def expected_error(match: Tensor, matched: Tensor, missed: Tensor, softness: float) -> Tensor:
+    """Expected error of the best decoder, [B]: one matches, decoder k with probability ``match`` [B, K], or none."""
+    none = _soft_minimum(missed, softness)
+    alone = torch.eye(matched.shape[1], dtype=torch.bool, device=matched.device)
+    one = _soft_minimum(torch.where(alone, matched[:, :, None], missed[:, None]), softness)
+    return none + (match * (one - none[:, None])).sum(dim=1)
+
+
+@torch.no_grad()
+def _start(encoder: EncoderNetwork, decoder: MixtureNetwork) -> None:
+    """Biases from which training starts: targets narrower than the prior, and components spread over it."""
+    targets, components = encoder.layers[-1].get_parameter("bias"), decoder.mixture[-1].get_parameter("bias")
+    targets[LATENT_DIMENSION:] = _LOG_VARIANCE
+    weights, means, log_variances = components.view(decoder.components, 1 + 2 * LATENT_DIMENSION).split(
+        (1, LATENT_DIMENSION, LATENT_DIMENSION), dim=1
+    )
+    weights.zero_()
+    means.normal_(std=_SPREAD)
+    log_variances.fill_(_COMPONENT_LOG_VARIANCE)
