@@ -23,7 +23,7 @@ class DecoderModel(Protocol):
 
     @property
     def pool_variance(self) -> float:
-        """Variance of each coordinate of p_W; infinite where the pool is a lattice."""
+        """Variance of each coordinate of p_W; infinite where the pool is a lattice, 1 where it is discrete."""
         ...
 
     @property
@@ -85,4 +85,8 @@ def load_decoder_model(card: ModelCard) -> DecoderModel:
         from decoder.vae import VaeDecoderModel  # imports torch
 
         return VaeDecoderModel(card)
-    raise CodecError("card source", repr(card.source), "gaussian or vae")
+    if card.source == "codebook":
+        from decoder.codebook import CodebookDecoderModel  # imports torch
+
+        return CodebookDecoderModel(card)
+    raise CodecError("card source", repr(card.source), "gaussian, vae or codebook")

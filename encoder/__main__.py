@@ -81,20 +81,27 @@ def serve(
 def send(
     files: Annotated[list[Path], typer.Argument(help=".npy (one sample a row), IDX or image files.")],
     to: Annotated[str, typer.Option(help="host:port of the encoder.")],
-    bins: Annotated[int, typer.Option(help="L_max: a message is log2(L_max) bits.")] = 16,
-    decoders: Annotated[int | None, typer.Option(help="K; all decoders of the encoder by default.")] = None,
+    bins: Annotated[
+        int | None,
+        typer.Option(help="L_max: a message is log2(L_max) bits; by default that of a codebook, else 16."),
+    ] = None,
+    decoders: Annotated[
+        int | None, typer.Option(help="K; by default that of a list codebook, else all decoders of the encoder.")
+    ] = None,
     pool: Annotated[
         Pool | None,
-        typer.Option(help="lattice or iid; by default lattice for a Gaussian model, iid for others."),
+        typer.Option(help="lattice or iid; by default lattice for a Gaussian model, iid for a VAE."),
     ] = None,
     pool_size: Annotated[
         int | None,
-        typer.Option(help="N, candidates a message of an iid pool; by default 32768 (Gaussian model) or 1024."),
+        typer.Option(help="N, candidates a message of an iid pool; by default 32768 (Gaussian model) or 1024 (VAE)."),
     ] = None,
     binning: Annotated[
         Binning | None, typer.Option(help="random, modulo or region; by default what suits the pool.")
     ] = None,
-    coupling: Annotated[Coupling, typer.Option(help="gls or baseline.")] = "gls",
+    coupling: Annotated[
+        Coupling | None, typer.Option(help="gls, baseline or list; by default what a codebook is made for, else gls.")
+    ] = None,
     seed: Annotated[str | None, typer.Option(help="Seed, 32 hex digits; random by default.")] = None,
     seed_file: SeedFile = None,
     batch: Annotated[int, typer.Option(min=1, max=MAX_BATCH, help="Messages a batch.")] = 64,
@@ -113,7 +120,7 @@ def send(
                 pool=pool,
                 pool_size=pool_size,
                 binning=binning,
-                decoders=len(status.decoder_addresses) if decoders is None else decoders,
+                decoders=decoders,
                 coupling=coupling,
                 seed=chosen,
             )

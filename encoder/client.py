@@ -22,6 +22,8 @@ ARRIVAL_POOL_SIZE = 2**15
 """N of an i.i.d. pool by default where a race stops early: the paper's."""
 INDEX_POOL_SIZE = 1024
 """N by default where all candidates are weighed."""
+DEFAULT_BINS = 16
+"""L_max by default of models that serve any."""
 OPEN_SECONDS = 600.0
 """Deadline of opening a session, above any sensible time that an encoder waits for its decoders."""
 
@@ -52,38 +54,54 @@ class EncoderClient:
     def session(
         self,
         *,
-        bins: int,
-        decoders: int,
+        bins: int | None = None,
+        decoders: int | None = None,
         pool: Pool | None = None,
         pool_size: int | None = None,
         binning: Binning | None = None,
-        coupling: Coupling = "gls",
+        coupling: Coupling | None = None,
         seed: int | None = None,
     ) -> Session:
         """A session for the model that the encoder serves; a random seed unless one is given.
 
         Args:
-            bins: L_max.
-            decoders: K.
-            pool: ``lattice`` or ``iid``; by default a lattice for a Gaussian model and ``iid`` for others.
-            pool_size: N of an i.i.d. pool, by default 32768 for a Gaussian model and 1024 for others.
+            bins: L_max, by default a codebook's and 16 for other models.
+            decoders: K, by default a list's and otherwise all of the encoder's decoders.
+            pool: ``lattice`` or ``iid``; by default a lattice for a Gaussian model and ``iid`` for a VAE. A codebook
+                is its own pool.
+            pool_size: N of an i.i.d. pool, by default 32768 for a Gaussian model and 1024 for a VAE.
             binning: labels of candidates, see :class:`shared_rng.Session`; by default what suits the pool.
-            coupling: ``gls`` or ``baseline``.
+            coupling: ``gls``, ``baseline`` or ``list``; by default what a codebook is made for, and ``gls``.
             seed: 128 bits.
 
         Raises:
             CodecError: the model has no such pool, N is given for a lattice, or a field is out of range.
         """
         status = self.status()
-        gaussian = status.gaussian if status.HasField("gaussian") else None
+        book = status.codebook if status.HasField("codebook") else None
+        if decoders is None:
+            decoders = len(status.decoder_addresses)
+            if book is not None and book.list:
+                decoders = book.words // book.bins
         common: dict[str, Any] = {
             "seed": secrets.randbits(128) if seed is None else seed,
-            "bins": bins,
             "decoders": decoders,
             "model_digest": status.model_digest,
             "binning": binning,
-            "coupling": coupling,
         }
+        if book is not None:
+            if pool is not None:
+                raise CodecError("pool", pool, "none, since the model's codebook is the pool")
+            return Session(
+                pool_kind="discrete",
+                pool_size=book.words if pool_size is None else pool_size,
+                bins=book.bins if bins is None else bins,
+                coupling=("list" if book.list else "gls") if coupling is None else coupling,
+                **common,
+            )
+        bins = DEFAULT_BINS if bins is None else bins
+        common |= {"bins": bins, "coupling": "gls" if coupling is None else coupling}
+        gaussian = status.gaussian if status.HasField("gaussian") else None
         if pool == "lattice" or (pool is None and gaussian is not None):
             if gaussian is None:
                 raise CodecError("pool", "lattice", "iid, since the encoder's source is not Gaussian")

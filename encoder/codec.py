@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from encoder.model import EncoderModel, Floats, target_log_weights
+from encoder.model import EncoderModel, Floats, GaussianTarget
 from shared_rng import (
     Session,
     checked_batch,
@@ -82,14 +82,13 @@ class Encoder:
         self, sources: Floats, first_message: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
         messages = range(first_message, first_message + len(sources))
-        mean, variance = self.model.target(sources)
-        if kernel.serves(self.session):
+        if kernel.serves(self.session) and isinstance(self.model, GaussianTarget):
+            mean, variance = self.model.target(sources)
             labels = None if self._search is None else self._search.labels(sources, first_message)
             selection = kernel.encoder_race(self.session, messages, mean, variance, labels).selection
             require_picks(selection)
             return selection.picks, kernel.labels_of(self.session, messages, selection.picks)
-        pool = samples(self.session, messages)
-        log_weights = target_log_weights(mean, variance, pool, self.model.pool_variance)
+        log_weights = self.model.log_weights(sources, samples(self.session, messages))
         selection = encoder_select(self.session, messages, log_weights)
         require_picks(selection)
         return selection.picks, selected_labels(self.session, messages, selection)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from encoder.model import Floats
+from encoder.model import Floats, target_log_weights
 from encoder.search import MessageSearch
 from shared_rng import ModelCard, Session
 from shared_rng.lattice import TARGET_SPREAD
@@ -55,3 +55,7 @@ class GaussianEncoderModel:
         """Mean a and variance of p_{W|A}, each [B, 1]."""
         mean = sources[:, None]
         return mean, np.full_like(mean, self.noise_variance)
+
+    def log_weights(self, sources: Floats, samples: Floats) -> Floats:
+        """See :meth:`encoder.model.EncoderModel.log_weights`."""
+        return target_log_weights(*self.target(sources), samples, self.pool_variance)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from shared_rng import CodecError, ModelCard, Session
+from shared_rng import Codebook, CodecError, ModelCard, Session
 
 if TYPE_CHECKING:
     from encoder.search import MessageSearch
@@ -25,7 +25,7 @@ class EncoderModel(Protocol):
 
     @property
     def pool_variance(self) -> float:
-        """Variance of each coordinate of p_W; infinite where the pool is a lattice."""
+        """Variance of each coordinate of p_W; infinite where the pool is a lattice, 1 where it is discrete."""
         ...
 
     @property
@@ -54,8 +54,35 @@ class EncoderModel(Protocol):
         """
         ...
 
+    def log_weights(self, sources: Floats, samples: Floats) -> Floats:
+        """log p_{W|A}(u|a) - log p_W(u) up to a constant a message (λ_q of section 3), in nats.
+
+        Args:
+            sources: [B, *source_shape].
+            samples: [B, N, D], the pools.
+
+        Returns:
+            [B, N].
+        """
+        ...
+
+
+@runtime_checkable
+class GaussianTarget(Protocol):
+    """An encoder's half whose p_{W|A} is Gaussian, so that a race can stop early."""
+
     def target(self, sources: Floats) -> tuple[Floats, Floats]:
-        """Mean and variance of the Gaussian p_{W|A}, each [B, D], of sources [B, *source_shape]."""
+        """Mean and variance of p_{W|A}, each [B, D], of sources [B, *source_shape]."""
+        ...
+
+
+@runtime_checkable
+class AlphabetModel(Protocol):
+    """An encoder's half whose pool is a learned alphabet, made for one kind of session."""
+
+    @property
+    def codebook(self) -> Codebook:
+        """What a session must be."""
         ...
 
 
@@ -92,4 +119,8 @@ def load_encoder_model(card: ModelCard) -> EncoderModel:
         from encoder.vae import VaeEncoderModel  # imports torch
 
         return VaeEncoderModel(card)
-    raise CodecError("card source", repr(card.source), "gaussian or vae")
+    if card.source == "codebook":
+        from encoder.codebook import CodebookEncoderModel  # imports torch
+
+        return CodebookEncoderModel(card)
+    raise CodecError("card source", repr(card.source), "gaussian, vae or codebook")

@@ -14,7 +14,7 @@ import grpc
 from encoder.broadcast import WINDOW, DecoderLink, DecoderLost, DecoderRefused
 from encoder.codec import EncodedBatch, Encoder
 from encoder.gaussian import GaussianEncoderModel
-from encoder.model import EncoderModel
+from encoder.model import AlphabetModel, EncoderModel
 from gumbelcast import convert
 from gumbelcast.transport import Service, refusing, refusing_stream, until
 from gumbelcast.v1 import encoder_pb2 as pb
@@ -197,6 +197,7 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
             source_shape=self._model.source_shape,
             decoder_addresses=self._addresses,
             gaussian=_gaussian_source(self._model),
+            codebook=_codebook(self._model),
             sessions=[
                 pb.EncoderSessionStatus(session_digest=digest, next_message=state.next_message, decoders=state.states())
                 for digest, state in self._sessions.items()
@@ -208,6 +209,13 @@ def _gaussian_source(model: EncoderModel) -> pb.GaussianSource | None:
     if not isinstance(model, GaussianEncoderModel):
         return None
     return pb.GaussianSource(prior_variance=model.prior_variance, side_variance=model.side_variance)
+
+
+def _codebook(model: EncoderModel) -> pb.Codebook | None:
+    if not isinstance(model, AlphabetModel):
+        return None
+    book = model.codebook
+    return pb.Codebook(words=book.words, bins=book.bins, list=book.coupling == "list")
 
 
 def _broadcast(links: list[DecoderLink], batch: EncodedBatch) -> asyncio.Future[pb.EncodeResponse]:

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from encoder.convolutional import convolutional_layers
-from encoder.model import Floats
+from encoder.model import Floats, target_log_weights
 from shared_rng import CodecError, ModelCard, Session
 
 PREFIX = "encoder."
@@ -95,3 +95,7 @@ class VaeEncoderModel:
         flat = torch.tensor(sources, dtype=torch.float64).flatten(1)
         mean, log_variance = self._network(flat)
         return mean.numpy(), log_variance.exp().numpy()
+
+    def log_weights(self, sources: Floats, samples: Floats) -> Floats:
+        """See :meth:`encoder.model.EncoderModel.log_weights`."""
+        return target_log_weights(*self.target(sources), samples, self.pool_variance)

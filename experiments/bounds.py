@@ -9,7 +9,6 @@ import numpy as np
 
 from decoder import Decoder, DecoderModel
 from encoder import EncoderModel
-from encoder.model import target_log_weights
 from experiments.gaussian import POSTERIOR_VARIANCE, Floats
 from shared_rng import Session, bin_labels, samples
 from shared_rng.pool import Indices
@@ -78,14 +77,14 @@ def lemma_terms(
     """
     encoder_half = encoder_model.for_session(session)
     halves = [Decoder(session, k, decoder_model).model for k in range(session.decoders)]
-    mean, variance = encoder_half.target(np.asarray(sources, dtype=np.float64))
+    wide = np.asarray(sources, dtype=np.float64)
     size = max(1, _BATCH_CANDIDATES // session.pool_size)
     terms = []
     for first in range(0, len(picks), size):
         part = slice(first, first + size)
         messages = range(len(picks))[part]
         pool = samples(session, messages)
-        log_q = target_log_weights(mean[part], variance[part], pool, encoder_half.pool_variance)
+        log_q = encoder_half.log_weights(wide[part], pool)
         log_q -= np.logaddexp.reduce(log_q, axis=1, keepdims=True)
         labels = bin_labels(session, messages)
         rows, indices = np.nonzero(labels == labels[np.arange(len(messages)), picks[part]][:, None])

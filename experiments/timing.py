@@ -19,7 +19,6 @@ from decoder import DecodedBatch, Decoder
 from decoder.gaussian import GaussianDecoderModel
 from encoder import Encoder
 from encoder.gaussian import GaussianEncoderModel
-from encoder.model import target_log_weights
 from experiments.gaussian import draw
 from shared_rng import (
     ModelCard,
@@ -126,8 +125,7 @@ def scan(ends: Ends, rows: slice) -> tuple[Times, Picks]:
     sources, sides = ends.sources[rows], [side[rows] for side in ends.sides]
 
     def encode() -> tuple[Picks, Labels]:
-        mean, variance = encoder_model.target(sources)
-        log_weights = target_log_weights(mean, variance, samples(session, messages), encoder_model.pool_variance)
+        log_weights = encoder_model.log_weights(sources, samples(session, messages))
         selection = encoder_select(session, messages, log_weights)
         return selection.picks, selected_labels(session, messages, selection)
 

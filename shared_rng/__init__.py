@@ -2,6 +2,7 @@
 
 from shared_rng.batches import checked_batch, load_npy
 from shared_rng.card import ModelCard, find_model, load_card
+from shared_rng.codebook import Codebook
 from shared_rng.errors import CodecError, MissingSideInformation, SequenceError, SessionMismatch
 from shared_rng.messages import pack, packed_size, unpack
 from shared_rng.pool import BinCandidates, bin_candidates, bin_labels, label_of, samples
@@ -11,6 +12,7 @@ from shared_rng.session import Binning, Coupling, PoolKind, Session
 __all__ = [
     "BinCandidates",
     "Binning",
+    "Codebook",
     "CodecError",
     "Coupling",
     "MissingSideInformation",

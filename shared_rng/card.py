@@ -1,6 +1,6 @@
 """Model cards: the JSON file that says what a model is, and the digest by which two ends recognise it.
 
-A card holds ``source`` (``gaussian`` or ``vae``), ``architecture`` (the numbers that define the model),
+A card holds ``source`` (``gaussian``, ``vae`` or ``codebook``), ``architecture`` (the numbers that define the model),
 ``weights`` (file name and SHA-256, absent where there are none) and ``training`` (command, data, metrics;
 for people). The digest covers the first three, so an edited comment changes nothing.
 """

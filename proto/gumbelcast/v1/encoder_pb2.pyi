@@ -82,7 +82,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("protocol_version", "model_digest", "latent_dimension", "pool_variance", "source_shape", "decoder_addresses", "sessions", "gaussian")
+    __slots__ = ("protocol_version", "model_digest", "latent_dimension", "pool_variance", "source_shape", "decoder_addresses", "sessions", "gaussian", "codebook")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
     LATENT_DIMENSION_FIELD_NUMBER: _ClassVar[int]
@@ -91,6 +91,7 @@ class GetStatusResponse(_message.Message):
     DECODER_ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     SESSIONS_FIELD_NUMBER: _ClassVar[int]
     GAUSSIAN_FIELD_NUMBER: _ClassVar[int]
+    CODEBOOK_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     model_digest: bytes
     latent_dimension: int
@@ -99,7 +100,8 @@ class GetStatusResponse(_message.Message):
     decoder_addresses: _containers.RepeatedScalarFieldContainer[str]
     sessions: _containers.RepeatedCompositeFieldContainer[EncoderSessionStatus]
     gaussian: GaussianSource
-    def __init__(self, protocol_version: _Optional[int] = ..., model_digest: _Optional[bytes] = ..., latent_dimension: _Optional[int] = ..., pool_variance: _Optional[float] = ..., source_shape: _Optional[_Iterable[int]] = ..., decoder_addresses: _Optional[_Iterable[str]] = ..., sessions: _Optional[_Iterable[_Union[EncoderSessionStatus, _Mapping]]] = ..., gaussian: _Optional[_Union[GaussianSource, _Mapping]] = ...) -> None: ...
+    codebook: Codebook
+    def __init__(self, protocol_version: _Optional[int] = ..., model_digest: _Optional[bytes] = ..., latent_dimension: _Optional[int] = ..., pool_variance: _Optional[float] = ..., source_shape: _Optional[_Iterable[int]] = ..., decoder_addresses: _Optional[_Iterable[str]] = ..., sessions: _Optional[_Iterable[_Union[EncoderSessionStatus, _Mapping]]] = ..., gaussian: _Optional[_Union[GaussianSource, _Mapping]] = ..., codebook: _Optional[_Union[Codebook, _Mapping]] = ...) -> None: ...
 
 class GaussianSource(_message.Message):
     __slots__ = ("prior_variance", "side_variance")
@@ -108,6 +110,16 @@ class GaussianSource(_message.Message):
     prior_variance: float
     side_variance: float
     def __init__(self, prior_variance: _Optional[float] = ..., side_variance: _Optional[float] = ...) -> None: ...
+
+class Codebook(_message.Message):
+    __slots__ = ("words", "bins", "list")
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    BINS_FIELD_NUMBER: _ClassVar[int]
+    LIST_FIELD_NUMBER: _ClassVar[int]
+    words: int
+    bins: int
+    list: bool
+    def __init__(self, words: _Optional[int] = ..., bins: _Optional[int] = ..., list: bool = ...) -> None: ...
 
 class EncoderSessionStatus(_message.Message):
     __slots__ = ("session_digest", "next_message", "decoders")

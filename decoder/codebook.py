@@ -1,0 +1,117 @@
+"""Images on a learned alphabet, decoder's half: p_{W|T} is a classifier over N words, Â = g(word, t).
+
+Words enter the network multiplicatively: with u = A(f(t)) the hidden layer is relu(u · (1 + scale[w]) + shift[w]),
+so that a word can turn features of the side information on and off.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from decoder.model import Floats, Indices
+from shared_rng import Codebook, CodecError, ModelCard, Session
+
+PREFIX = "decoder."
+_INITIAL_SPREAD = 0.1
+
+
+class DecoderNetwork(nn.Module):
+    """All that a decoder computes from side information [..., T] in [-1, 1] and words [...]."""
+
+    def __init__(
+        self, side_size: int, source_size: int, words: int, hidden: int, width: int, *, classifies: bool
+    ) -> None:
+        super().__init__()
+        self.features = nn.Sequential(nn.Linear(side_size, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
+        self.fusion = nn.Linear(hidden, width)
+        self.scale = nn.Parameter(torch.randn(words, width) * _INITIAL_SPREAD)
+        self.shift = nn.Parameter(torch.randn(words, width) * _INITIAL_SPREAD)
+        self.mixing = nn.Linear(width, width)
+        self.output = nn.Linear(width, source_size)
+        self.classifier = nn.Linear(hidden, words) if classifies else None
+
+    def reconstruct(self, fused: Tensor, words: Tensor) -> Tensor:
+        """Sources [..., A] in [-1, 1] from ``fusion`` of the features, [..., F], and words [...] of the same axes."""
+        hidden = torch.relu(fused * (1.0 + self.scale[words]) + self.shift[words])
+        hidden = hidden + self.mixing(hidden)
+        return torch.tanh(self.output(torch.relu(hidden)))
+
+    def log_weights(self, features: Tensor, words: Tensor) -> Tensor:
+        """log p_{W|T} up to a constant a message, of one word [C] a row of features [C, H]: [C]."""
+        if self.classifier is None:
+            raise CodecError("codebook", "log weights of a list", "a codebook for gls")
+        return (features * self.classifier.weight[words]).sum(dim=-1) + self.classifier.bias[words]
+
+
+def network_from_card(card: ModelCard) -> DecoderNetwork:
+    """An untrained network of the card's architecture."""
+    codebook = Codebook.from_card(card)
+    return DecoderNetwork(
+        math.prod(card.image_shape("side")),
+        math.prod(card.image_shape("source")),
+        codebook.words,
+        card.size("decoder_hidden"),
+        card.size("decoder_width"),
+        classifies=codebook.coupling == "gls",
+    )
+
+
+class CodebookDecoderModel:
+    """Side information and reconstructions: images [B, height, width] or [B, height, width, 3] in [-1, 1]."""
+
+    latent_dimension = 1
+    pool_variance = 1.0
+
+    def __init__(self, card: ModelCard) -> None:
+        if card.weights is None:
+            raise CodecError("card weights", "nothing", "the weights of a codebook")
+        self.codebook = Codebook.from_card(card)
+        self.digest = card.digest
+        self.side_shape = card.image_shape("side")
+        self._source_shape = card.image_shape("source")
+        # Double precision makes a picked word independent of batch size and thread count in practice.
+        self._network = network_from_card(card).double()
+        tensors = load_file(card.weights)
+        own = {name.removeprefix(PREFIX): t.double() for name, t in tensors.items() if name.startswith(PREFIX)}
+        if set(own) == set(self._network.state_dict()):
+            channels = math.prod(self.side_shape[2:])
+            hidden, side_size = own["features.0.weight"].shape
+            card.require_size(hidden, "decoder_hidden")
+            card.require_size(side_size // channels, "side_height", "side_width")
+            card.require_size(len(own["output.weight"]) // channels, "source_height", "source_width")
+            card.require_size(len(own["fusion.weight"]), "decoder_width")
+            card.require_size(len(own["scale"]), "words")
+        try:
+            self._network.load_state_dict(own)
+        except RuntimeError as error:
+            raise CodecError("card weights", str(error), "the decoder's layers") from error
+        self._network.eval()
+
+    def for_session(self, session: Session, index: int) -> CodebookDecoderModel:
+        """See :meth:`decoder.model.DecoderModel.for_session`."""
+        self.codebook.require(session)
+        return self
+
+    def _features(self, side: Floats) -> Tensor:
+        features: Tensor = self._network.features(torch.tensor(side, dtype=torch.float64).flatten(1))
+        return features
+
+    @torch.inference_mode()
+    def log_weights(self, side: Floats, samples: Floats, rows: Indices) -> Floats:
+        """See :meth:`decoder.model.DecoderModel.log_weights`; samples are words, those of the bin alone."""
+        words = torch.from_numpy(samples[:, 0].astype(np.int64))
+        return self._network.log_weights(self._features(side)[torch.from_numpy(rows)], words).numpy()
+
+    @torch.inference_mode()
+    def reconstruct(self, latents: Floats, side: Floats) -> Floats:
+        """Images [B, *source_shape] in [-1, 1] from words [B, 1]; NaN where a message failed."""
+        failed = np.isnan(latents[:, 0])
+        words = torch.from_numpy(np.where(failed, 0, latents[:, 0]).astype(np.int64))
+        flat = self._network.reconstruct(self._network.fusion(self._features(side)), words).numpy()
+        flat[failed] = np.nan
+        return flat.reshape(-1, *self._source_shape)
