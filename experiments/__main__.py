@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import platform
-import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from experiments import image_commands
+from experiments.run_configuration import configuration, values
 from gumbelcast.program import EXIT_INPUT, fail
 
 app = typer.Typer(
@@ -31,33 +27,13 @@ app.command()(image_commands.train)
 sweep_app = typer.Typer(no_args_is_help=True, help="Measure every cell of a table of the paper.")
 app.add_typer(sweep_app, name="sweep")
 
+for dataset in ("mnist", "cifar10"):
+    sweep_app.command(dataset)(image_commands.sweep_command(dataset))
+
 EXIT_SERVICE = 5
 """A service did not start, or a decoder missed messages."""
 
-T = TypeVar("T")
 Out = Annotated[Path, typer.Option(help="Folder for everything that is written.")]
-
-
-def _values(text: str, kind: Callable[[str], T]) -> tuple[T, ...]:
-    """A comma-separated list, as an option gives it."""
-    try:
-        return tuple(kind(part) for part in text.split(","))
-    except ValueError:
-        raise typer.BadParameter(f"got {text!r}, expected numbers with commas between them") from None
-
-
-def _configuration(started: float) -> dict[str, Any]:
-    """What every run says of itself."""
-    return {
-        "command": shlex.join(["python", "-m", "experiments", *sys.argv[1:]]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "gumbelcast": version("gumbelcast"),
-        "numpy": version("numpy"),
-        "torch": version("torch"),
-        "python": platform.python_version(),
-        "processors": os.cpu_count(),
-        "seconds": round(time.perf_counter() - started, 1),
-    }
 
 
 @app.command()
@@ -82,7 +58,7 @@ def demo(
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     started = time.perf_counter()
     try:
-        options = DemoOptions(digits, _values(bins, int), _values(decoders, int), pool_size, seed)
+        options = DemoOptions(digits, values(bins, int), values(decoders, int), pool_size, seed)
         card = load_card(find_model(MODEL))
         out.mkdir(parents=True, exist_ok=True)
         records, example = run_demo(options)
@@ -92,8 +68,8 @@ def demo(
         fail(error, EXIT_SERVICE)
     except grpc.RpcError as error:
         fail(f"{error.code().name}: {error.details()}", EXIT_SERVICE)
-    configuration = {**_configuration(started), **asdict(options), "model": MODEL, "model_digest": card.digest.hex()}
-    results = Results(configuration, records)
+    described = {**configuration(started), **asdict(options), "model": MODEL, "model_digest": card.digest.hex()}
+    results = Results(described, records)
     rows = [report.image_row(record) for record in records]
     report.print_table(f"MNIST, {digits} digits, best of K", report.IMAGE_COLUMNS, rows)
     results.write(out)
@@ -116,8 +92,8 @@ def gaussian(
         out,
         os.cpu_count() or 1,
         couplings=("gls",),
-        decoders=_values(decoders, int),
-        bins=_values(bins, int),
+        decoders=values(decoders, int),
+        bins=values(bins, int),
         choose_trials=max(10, trials // 10),
         trials=trials,
         seed=seed,
@@ -146,11 +122,11 @@ def sweep_gaussian(
     _sweep(
         out,
         workers if workers is not None else os.cpu_count() or 1,
-        schemes=_values(schemes, str),
-        couplings=_values(couplings, str),
-        decoders=_values(decoders, int),
-        bins=_values(bins, int),
-        variances=_values(variances, float),
+        schemes=values(schemes, str),
+        couplings=values(couplings, str),
+        decoders=values(decoders, int),
+        bins=values(bins, int),
+        variances=values(variances, float),
         choose_trials=choose_trials,
         trials=trials,
         repetitions=repetitions,
@@ -163,7 +139,7 @@ def _sweep(out: Path, workers: int, **options: Any) -> None:
     from experiments.sweep import SweepOptions, run_sweep
 
     try:
-        results = run_sweep(SweepOptions(**options), out, workers, _configuration(time.perf_counter()))
+        results = run_sweep(SweepOptions(**options), out, workers, configuration(time.perf_counter()))
     except (ValueError, OSError) as error:
         fail(error, EXIT_INPUT)
     title = (
@@ -190,7 +166,7 @@ def toy(out: Out) -> None:
         out.mkdir(parents=True, exist_ok=True)
         records = run_toy()
         numbers = {"experiment": "toy", "pairs": PAIRS, "letters": LETTERS, "seed": SEED}
-        Results({**_configuration(started), **numbers}, records).write(out)
+        Results({**configuration(started), **numbers}, records).write(out)
         match_plots.match_against_decoders(records, out / "toy.png")
     except (ValueError, OSError) as error:
         fail(error, EXIT_INPUT)
@@ -219,7 +195,7 @@ def references(
         fail(f"{error}; install gumbelcast[references]", EXIT_INPUT)
     rows = [reference_table.row(record) for record in records]
     report.print_table("Gaussian source, best of K", reference_table.COLUMNS, rows)
-    Results({**_configuration(started), "trials": trials, "seed": seed}, records).write(out)
+    Results({**configuration(started), "trials": trials, "seed": seed}, records).write(out)
     reference_table.plot(records, out / "references.png")
     print(f"results.json and references.png are in {out}")
 
@@ -237,7 +213,7 @@ def bench(out: Out) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         measured = measure.run_bench()
-        path = measured.write(out, _configuration(started))
+        path = measured.write(out, configuration(started))
     except (ValueError, OSError) as error:
         fail(error, EXIT_INPUT)
     except (ServiceFailed, RuntimeError) as error:

@@ -47,16 +47,21 @@ def code_in_process(
     sources: Floats,
     sides: Sequence[Floats],
     batch_size: int = BATCH,
+    first_message: int = 0,
 ) -> Outcome:
-    """Encode sources [B, ...] and decode at every decoder k with sides[k] [B, ...], in batches."""
+    """Encode sources [B, ...] and decode at every decoder k with sides[k] [B, ...], in batches.
+
+    Messages are numbered from ``first_message`` on.
+    """
     encoder = Encoder(session, encoder_model)
     decoders = [Decoder(session, k, decoder_model) for k in range(session.decoders)]
     encoded, decoded = [], []
     for start in range(0, len(sources), batch_size):
         rows = slice(start, start + batch_size)
-        batch = encoder.encode(sources[rows], start)
+        number = first_message + start
+        batch = encoder.encode(sources[rows], number)
         encoded.append(batch)
-        decoded.append([d.decode(batch.payload, sides[d.index][rows], start) for d in decoders])
+        decoded.append([d.decode(batch.payload, sides[d.index][rows], number) for d in decoders])
     return Outcome(
         encoder_picks=np.concatenate([batch.picks for batch in encoded]),
         decoder_picks=np.stack([np.concatenate([row[k].picks for row in decoded]) for k in range(session.decoders)]),

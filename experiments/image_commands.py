@@ -1,19 +1,32 @@
-"""Commands of ``python -m experiments`` that deal with images: ``train``."""
+"""Commands of ``python -m experiments`` that deal with images: ``train``, ``sweep mnist`` and ``sweep cifar10``."""
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from experiments.run_configuration import configuration, values
 from gumbelcast.program import EXIT_INPUT, fail
 from shared_rng import CodecError
 
 if TYPE_CHECKING:
     from experiments.image_task import Side
     from experiments.training import TrainingData  # at run time it would bring in torch
+
+QUICK: dict[str, Any] = {
+    "messages": 1000,
+    "coding_seeds": 1,
+    "choose_messages": 300,
+    "largest_pool": 256,
+    "epochs": 3,
+}
+"""Options of ``sweep --quick``: less training, fewer messages, small pools."""
 
 Out = Annotated[Path, typer.Option(help="Folder for everything that is written.")]
 Data = Annotated[
@@ -119,3 +132,76 @@ def train(
     except (ValueError, OSError) as error:
         fail(error, EXIT_INPUT)
     print(f"model {card.digest.hex()[:16]} in {out}: {card.training['metrics']}")
+
+
+Recipes = Annotated[str, typer.Option(help="Recipes to measure, with commas between them.")]
+Names = Annotated[
+    list[str] | None,
+    typer.Option("--model", help="A model to use wherever it serves; repeat it. Else models are trained."),
+]
+Models = Annotated[
+    Path | None, typer.Option(help="Folder of trained models, shared by sweeps.", show_default="OUT/models")
+]
+Decoders = Annotated[str, typer.Option(help="Values of K.")]
+Bins = Annotated[str, typer.Option(help="Values of L_max.")]
+Messages = Annotated[int, typer.Option(help="Test images.")]
+CodingSeeds = Annotated[int, typer.Option(help="Seeds of common randomness; each codes all test images.")]
+ChooseMessages = Annotated[int, typer.Option(help="Held-out training images on which models and N are chosen.")]
+Epochs = Annotated[int | None, typer.Option(help="Of models to be trained.", show_default="what suits the recipe")]
+TrainingSeed = Annotated[int, typer.Option(help="Of models to be trained.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A first impression within ten minutes.")]
+Processes = Annotated[int | None, typer.Option("--workers", help="Processes at once.", show_default="all cores")]
+
+
+def sweep_command(dataset: str) -> Callable[..., None]:
+    """The command that sweeps a data set."""
+
+    def sweep(
+        out: Out,
+        data: Data = None,
+        recipes: Recipes = "paper",
+        model: Names = None,
+        models: Models = None,
+        decoders: Decoders = "1,2,3,4",
+        bins: Bins = "4,8,16,32,64",
+        messages: Messages = 10000,
+        coding_seeds: CodingSeeds = 3,
+        choose_messages: ChooseMessages = 1500,
+        epochs: Epochs = None,
+        training_seed: TrainingSeed = 1,
+        quick: Quick = False,
+        workers: Processes = None,
+    ) -> None:
+        from experiments import report
+        from experiments.catalogue import named_models
+        from experiments.image_sweep import ImageSweep, ImageSweepOptions
+
+        numbers = {
+            "messages": messages,
+            "coding_seeds": coding_seeds,
+            "choose_messages": choose_messages,
+            "epochs": epochs,
+        }
+        started = time.perf_counter()
+        try:
+            options = ImageSweepOptions(
+                dataset,
+                values(recipes, str),
+                values(decoders, int),
+                values(bins, int),
+                training_seed=training_seed,
+                **(QUICK if quick else numbers),
+            )
+            named = named_models(model or [], dataset)
+            run = ImageSweep(options, data, out, named, models, configuration(started))
+            results = run.run(workers or os.cpu_count() or 1)
+        except (ValueError, OSError) as error:
+            fail(error, EXIT_INPUT)
+        rows = [report.sweep_row(record) for record in results.records]
+        title = f"{dataset}, {results.records[0].messages} messages a cell, best of K"
+        report.print_table(title, report.SWEEP_COLUMNS, rows)
+        print(f"results.json is in {out}")
+
+    tables = {"mnist": "13 and 14 on MNIST", "cifar10": "15 and 16 on CIFAR-10"}[dataset]
+    sweep.__doc__ = f"Measure tables {tables}, with training; the same command goes on after an interruption."
+    return sweep

@@ -61,6 +61,22 @@ class PaperOptions:
             raise CodecError("architecture", repr(self.architecture), f"one of: {', '.join(ARCHITECTURES)}")
 
 
+BETAS = (4.0, 6.0, 9.0, 13.0, 18.0)
+"""Values of β to choose from in a sweep. The paper's .15 … .95 belong to another scaling of its loss."""
+POOL_SIZES = (128, 256, 512, 1024, 2048, 4096)
+"""Values of N to choose from in a sweep: the paper's."""
+
+
+def paper_grid(decoders: int, bins: int) -> list[PaperOptions]:
+    """One model a β serves every cell."""
+    return [PaperOptions(beta=beta) for beta in BETAS]
+
+
+def paper_pools(card: ModelCard, decoders: int, bins: int) -> list[dict[str, Any]]:
+    """Every N."""
+    return [{"pool_size": size, "latent_dimension": card.size("latent_dimension")} for size in POOL_SIZES]
+
+
 class PaperRecipe:
     """Both halves of the model, and their loss."""
 

@@ -6,36 +6,59 @@ an option that a recipe does not have is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from experiments.image_task import ImageTask
-from experiments.paper_recipe import PaperOptions, PaperRecipe
+from experiments.paper_recipe import PaperOptions, PaperRecipe, paper_grid, paper_pools
 from experiments.region_recipe import RegionOptions, RegionRecipe
 from experiments.training import Recipe, TrainingOptions
-from shared_rng import CodecError
+from shared_rng import CodecError, Coupling, ModelCard
 
 
 @dataclass(frozen=True)
 class RecipeKind:
-    """How to make a recipe.
+    """How to make, train and use models of a recipe.
+
+    A model serves the cells that its options allow: where they hold ``decoders`` or ``bins``, those of one cell.
 
     Attributes:
         options: its frozen dataclass of options.
         make: the recipe from a task and options.
-        training: what is chosen of the run for it.
+        grid: options of all models to choose from in a cell of K decoders and L_max bins, which a sweep trains
+            where they are missing.
+        pools: session fields to choose from, given the model's card, K and L_max: ``pool_size`` and whatever else is
+            not the default.
+        training: options of the loop that are the recipe's defaults.
+        couplings: those that are measured; each cell's choice is made for each of them.
     """
 
     options: type[Any]
     make: Callable[[ImageTask, Any], Recipe]
+    grid: Callable[[int, int], Sequence[Any]]
+    pools: Callable[[ModelCard, int, int], Sequence[dict[str, Any]]]
     training: TrainingOptions
+    couplings: tuple[Coupling, ...] = ("gls", "baseline")
+
+
+def _region_grid(decoders: int, bins: int) -> list[RegionOptions]:
+    return [RegionOptions(decoders=decoders, bins=bins)]
+
+
+def _region_pools(card: ModelCard, decoders: int, bins: int) -> list[dict[str, Any]]:
+    size, dimension = card.training["options"]["pool_size"], card.size("latent_dimension")
+    return [{"pool_size": size, "latent_dimension": dimension, "binning": "region"}]
 
 
 RECIPES: dict[str, RecipeKind] = {
-    PaperRecipe.name: RecipeKind(PaperOptions, PaperRecipe, TrainingOptions()),
+    PaperRecipe.name: RecipeKind(PaperOptions, PaperRecipe, paper_grid, paper_pools, TrainingOptions(epochs=12)),
     RegionRecipe.name: RecipeKind(
-        RegionOptions, RegionRecipe, TrainingOptions(epochs=12, batch=256, learning_rate=2e-3)
+        RegionOptions,
+        RegionRecipe,
+        _region_grid,
+        _region_pools,
+        TrainingOptions(epochs=12, batch=256, learning_rate=2e-3),
     ),
 }
 

@@ -18,7 +18,11 @@ class Record:
     """One cell: a source, a coupling, K and L_max. Fields that do not apply are None and not written.
 
     Attributes:
-        source: ``mnist``, ``gaussian`` or ``toy`` (two letter distributions and no message).
+        source: ``mnist``, ``cifar10``, ``gaussian`` or ``toy`` (two letter distributions and no message).
+        recipe: how an image model was trained, or the name of a reference, which then has coupling ``none``.
+        model: name of its folder.
+        training_seed: of the model.
+        coding_seeds: seeds of common randomness; every message was coded with each, and figures are means.
         scheme: ``iid`` (the paper's pool) or ``lattice`` (Gaussian source).
         coupling: ``gls`` or ``baseline``.
         decoders: K.
@@ -44,6 +48,10 @@ class Record:
         mse_paper_sem: its standard error.
         mse: best of K, a pixel of the source half, pixels in [0, 1].
         psnr_db: -10·log10 of ``mse``.
+        mse_paper_seeds: ``mse_paper`` of each coding seed.
+        mse_paper_decoders: ``mse_paper`` of each decoder alone.
+        match_decoders: share of messages at which each decoder picked Y.
+        mse_paper_no_mismatch: ``mse_paper`` if every decoder had the encoder's sample, best of K.
         baseline_minus_gls: mean over messages of the baseline's ``mse_paper`` less that of GLS.
         baseline_minus_gls_sem: standard error of that paired difference.
         noise_variances: s² of p_{W|A} that each repetition chose.
@@ -68,6 +76,10 @@ class Record:
     messages: int
     pool_size: int | None = None
     match_probability: float | None = None
+    recipe: str | None = None
+    model: str | None = None
+    training_seed: int | None = None
+    coding_seeds: int | None = None
     failed_messages: int | None = None
     payload_bytes: int | None = None
     seconds: float | None = None
@@ -86,6 +98,10 @@ class Record:
     mse_paper_sem: float | None = None
     mse: float | None = None
     psnr_db: float | None = None
+    mse_paper_seeds: list[float] | None = None
+    mse_paper_decoders: list[float] | None = None
+    match_decoders: list[float] | None = None
+    mse_paper_no_mismatch: float | None = None
     baseline_minus_gls: float | None = None
     baseline_minus_gls_sem: float | None = None
     noise_variances: list[float] | None = None

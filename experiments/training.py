@@ -303,7 +303,7 @@ def _write_card(
         "command": f"python -m experiments train {data.arguments} --out DIR {flags}",
         "recipe": recipe.name,
         "data": {
-            "name": f"{data.task.name}, training images",
+            "name": data.task.name,
             "side_information": f"{data.task.crop}x{data.task.crop} crops of the {data.task.side} half",
             "images": len(data.images),
             "held_out": len(data.held_out),

@@ -1,0 +1,75 @@
+"""Trained models by recipe and cell: found in folders, named by the user, or trained where they are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from experiments.training import TrainingOptions
+from shared_rng import CodecError, ModelCard, find_model, load_card
+from shared_rng.card import CARD_NAME
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model folder with its checked card."""
+
+    folder: Path
+    card: ModelCard
+
+    @property
+    def recipe(self) -> str:
+        """How it was trained; models from before there were recipes are the paper's."""
+        return str(self.card.training.get("recipe", "paper"))
+
+    @property
+    def dataset(self) -> str:
+        """Name of the data set that it was trained on, in small letters."""
+        return str(self.card.training.get("data", {}).get("name", "")).lower().split(" ")[0]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of its training."""
+        return dict(self.card.training.get("options", {}))
+
+    def serves(self, decoders: int, bins: int) -> bool:
+        """Whether it is a model for K decoders and L_max bins."""
+        cell = {"decoders": decoders, "bins": bins}
+        return all(self.options.get(name) in (None, value) for name, value in cell.items())
+
+
+def shipped_models() -> list[Model]:
+    """All models that come with the package, by name."""
+    paths = sorted(Path(str(resources.files("zoo"))).glob(f"*/{CARD_NAME}"))
+    return [Model(path.parent, load_card(path.parent)) for path in paths]
+
+
+def named_models(names: Sequence[str], dataset: str) -> list[Model]:
+    """Models by shipped name or path.
+
+    Raises:
+        CodecError: there is none of a name, or it was trained on other data.
+    """
+    models = []
+    for name in names:
+        model = Model(find_model(name), load_card(find_model(name)))
+        if model.dataset != dataset:
+            raise CodecError(f"model {name}", f"trained on {model.dataset or 'no images'}", f"trained on {dataset}")
+        models.append(model)
+    return models
+
+
+def models_for(models: Sequence[Model], recipe: str, dataset: str, decoders: int, bins: int) -> list[Model]:
+    """Those of a recipe and data set that serve a cell."""
+    return [m for m in models if (m.recipe, m.dataset) == (recipe, dataset) and m.serves(decoders, bins)]
+
+
+def folder_name(dataset: str, recipe: str, options: Any, training: TrainingOptions) -> str:
+    """Folder of a model with these options."""
+    values = asdict(options) | {"epochs": training.epochs, "seed": training.seed}
+    texts = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in values.items()}
+    parts = [f"{name.replace('_', '-')}-{text}" for name, text in texts.items() if text != "None"]
+    return "_".join([dataset, recipe, *parts])

@@ -1,0 +1,296 @@
+"""The image sweep: every cell of the paper's tables 13 to 16, for every recipe, on all cores.
+
+For each cell, models and pools are chosen by ``mse_paper`` on held-out training images, and the chosen one is
+evaluated on the test images with several coding seeds. What is missing is trained. ``results.json`` is written after
+each group of cells, ``choices.json`` after each tried setting and a checkpoint after each epoch: a run that was ended
+in any way goes on with the same command.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, astuple, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.catalogue import Model, folder_name, models_for
+from experiments.image_cells import CellTrials
+from experiments.image_records import cell_record, with_gains
+from experiments.image_work import (
+    Cell,
+    CodingUnit,
+    DataPlace,
+    Setting,
+    TrainingUnit,
+    code_unit,
+    source_arrays,
+    train_unit,
+    workers,
+)
+from experiments.progress import progress
+from experiments.recipes import recipe_kind
+from experiments.results import RESULTS_NAME, Record, Results
+from shared_rng import CodecError, load_card
+from shared_rng.card import CARD_NAME
+
+CHUNK = 500
+"""Messages a unit of work."""
+CHOICES_NAME = "choices.json"
+CHOICE_SEED = 2**64
+"""Seed of the common randomness on held-out images; coding seeds of the test images are 1, 2, 3 …"""
+
+
+@dataclass(frozen=True)
+class ImageSweepOptions:
+    """What a sweep runs; two runs with equal options and models give equal records, timings apart.
+
+    Attributes:
+        dataset: ``mnist`` or ``cifar10``.
+        recipes: names of recipes.
+        decoders: the values of K.
+        bins: the values of L_max.
+        messages: test images, the first ones.
+        coding_seeds: number of seeds of common randomness.
+        choose_messages: held-out images on which settings are compared.
+        largest_pool: settings of a larger N are left out.
+        epochs: of models that have to be trained; None for what suits the recipe.
+        training_seed: of models that have to be trained.
+
+    Raises:
+        CodecError: a value is out of range.
+    """
+
+    dataset: str
+    recipes: tuple[str, ...] = ("paper",)
+    decoders: tuple[int, ...] = (1, 2, 3, 4)
+    bins: tuple[int, ...] = (4, 8, 16, 32, 64)
+    messages: int = 10000
+    coding_seeds: int = 3
+    choose_messages: int = 1500
+    largest_pool: int = 4096
+    epochs: int | None = None
+    training_seed: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("messages", "coding_seeds", "choose_messages"):
+            if getattr(self, name) < 1:
+                raise CodecError(name, getattr(self, name), "at least 1")
+        for recipe in self.recipes:
+            recipe_kind(recipe)
+
+    def cells(self) -> list[Cell]:
+        """All cells, recipe by recipe."""
+        return [
+            Cell(recipe, coupling, k, bins)
+            for recipe in self.recipes
+            for coupling in recipe_kind(recipe).couplings
+            for k in self.decoders
+            for bins in self.bins
+        ]
+
+
+class Choices:
+    """``mse_paper`` of every tried setting on held-out images, kept in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._scores: dict[str, float] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    @staticmethod
+    def _key(cell: Cell, setting: Setting) -> str:
+        return json.dumps([*astuple(cell), setting.model.name, setting.pool])
+
+    def score(self, cell: Cell, setting: Setting) -> float | None:
+        """Of one setting, None before it was tried."""
+        return self._scores.get(self._key(cell, setting))
+
+    def put(self, setting: Setting, scores: dict[Cell, float]) -> None:
+        """Keep what a setting gave."""
+        self._scores |= {self._key(cell, setting): score for cell, score in scores.items()}
+        partial = self._path.with_suffix(".partial")
+        partial.write_text(json.dumps(self._scores, indent=0) + "\n", encoding="utf-8")
+        partial.replace(self._path)
+
+
+class ImageSweep:
+    """One run; :meth:`run` does it all."""
+
+    def __init__(
+        self,
+        options: ImageSweepOptions,
+        data: Path | None,
+        out: Path,
+        named: Sequence[Model] = (),
+        models: Path | None = None,
+        description: dict[str, Any] | None = None,
+    ) -> None:
+        """Bind a folder to options.
+
+        Args:
+            options: what to run.
+            data: folder of the data set, None for torchvision's download.
+            out: folder of results and choices.
+            named: models to use for the cells that they serve, instead of trained ones.
+            models: folder of trained models, which several sweeps can share; ``out/models`` by default.
+            description: what the configuration says beside the options.
+
+        Raises:
+            CodecError: ``out`` holds the results of other options.
+        """
+        self.options = options
+        self.out = out
+        self._test = DataPlace(options.dataset, data, "test")
+        self._held_out = DataPlace(options.dataset, data, "held_out")
+        self._named = list(named)
+        self._models = models or out / "models"
+        self._identity = {
+            "experiment": f"sweep {options.dataset}",
+            "models": [model.folder.name for model in named],
+            **{name: list(v) if isinstance(v, tuple) else v for name, v in asdict(options).items()},
+        }
+        self._description = description or {}
+        out.mkdir(parents=True, exist_ok=True)
+        self._records, self._spent = self._resume()
+        self._choices = Choices(out / CHOICES_NAME)
+        self._started = time.perf_counter()
+
+    def run(self, processes: int) -> Results:
+        """Train, choose and evaluate all that is not done yet."""
+        self._write()
+        left = [cell for cell in self.options.cells() if cell not in self._records]
+        with progress() as bar, workers(processes) as pool:
+            try:
+                self._bar, self._task = bar, bar.add_task("training", total=None)
+                candidates = self._candidates(left, pool)
+                self._choose(candidates, pool)
+                self._evaluate(candidates, pool)
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+        return self._write()
+
+    def _candidates(self, cells: Sequence[Cell], pool: ProcessPoolExecutor) -> dict[Cell, list[Setting]]:
+        """Settings to choose from for each cell; trains what is missing first."""
+        missing: dict[Path, TrainingUnit] = {}
+        folders: dict[Cell, list[Path]] = {}
+        for cell in cells:
+            named = models_for(self._named, cell.recipe, self.options.dataset, cell.decoders, cell.bins)
+            folders[cell] = [model.folder for model in named]
+            for unit in () if named else self._training(cell):
+                folders[cell].append(unit.out)
+                if not (unit.out / CARD_NAME).is_file():
+                    missing[unit.out] = unit
+        self._bar.update(self._task, total=len(missing), completed=0)
+        for number, folder in enumerate(pool.map(train_unit, missing.values()), start=1):
+            self._bar.update(self._task, completed=number)
+            self._bar.console.print(f"trained {number} of {len(missing)}: {folder.name}")
+        return {cell: list(self._settings(cell, own)) for cell, own in folders.items()}
+
+    def _training(self, cell: Cell) -> Iterator[TrainingUnit]:
+        """How each model of the recipe's grid would be trained."""
+        kind = recipe_kind(cell.recipe)
+        training = replace(kind.training, seed=self.options.training_seed)
+        if self.options.epochs is not None:
+            training = replace(training, epochs=self.options.epochs)
+        for options in kind.grid(cell.decoders, cell.bins):
+            name = folder_name(self.options.dataset, cell.recipe, options, training)
+            yield TrainingUnit(self._test, cell.recipe, options, training, self._models / name)
+
+    def _settings(self, cell: Cell, folders: Sequence[Path]) -> Iterator[Setting]:
+        for folder in folders:
+            for fields in recipe_kind(cell.recipe).pools(load_card(folder), cell.decoders, cell.bins):
+                if cell.bins <= fields["pool_size"] <= self.options.largest_pool:
+                    yield Setting.of(folder, fields)
+
+    def _choose(self, candidates: dict[Cell, list[Setting]], pool: ProcessPoolExecutor) -> None:
+        """Try every setting of the cells that have a choice."""
+        wanted: dict[Setting, list[Cell]] = defaultdict(list)
+        for cell, settings in candidates.items():
+            for setting in settings if len(settings) > 1 else ():
+                if self._choices.score(cell, setting) is None:
+                    wanted[setting].append(cell)
+        count = min(self.options.choose_messages, len(source_arrays(self._held_out)))
+        groups = [(setting, tuple(cells), (CHOICE_SEED,)) for setting, cells in wanted.items()]
+        for setting, cells, trials in self._code(groups, self._held_out, count, pool, "choosing"):
+            scores = {c: float(trials[c][0].errors.min(axis=0).mean()) / 2.0 for c in cells}
+            self._choices.put(setting, scores)
+
+    def _evaluate(self, candidates: dict[Cell, list[Setting]], pool: ProcessPoolExecutor) -> None:
+        chosen: dict[Setting, list[Cell]] = defaultdict(list)
+        for cell, settings in candidates.items():
+            if not settings:
+                raise CodecError(str(cell), "no model", "one, or a larger pool")
+            scores = [self._choices.score(cell, setting) or 0.0 for setting in settings]
+            chosen[settings[int(np.argmin(scores))]].append(cell)
+        count = min(self.options.messages, len(source_arrays(self._test)))
+        seeds = tuple(range(1, self.options.coding_seeds + 1))
+        groups = [(setting, tuple(cells), seeds) for setting, cells in chosen.items()]
+        for setting, cells, trials in self._code(groups, self._test, count, pool, "evaluating"):
+            model = Model(setting.model, load_card(setting.model))
+            for cell in cells:
+                session = setting.session(cell, model.card, seeds[0])
+                seed = model.options.get("seed")
+                self._records[cell] = cell_record(self.options.dataset, session, trials[cell], model, seed)
+                self._errors(cell).parent.mkdir(exist_ok=True)
+                np.save(self._errors(cell), np.mean([t.errors.min(axis=0) for t in trials[cell]], axis=0))
+            self._write()
+
+    def _errors(self, cell: Cell) -> Path:
+        """File of a cell's best errors a message, averaged over coding seeds, for paired comparisons."""
+        return self.out / "errors" / f"{cell.recipe}-{cell.coupling}-{cell.decoders}-{cell.bins}.npy"
+
+    def _code(
+        self,
+        groups: Sequence[tuple[Setting, tuple[Cell, ...], tuple[int, ...]]],
+        place: DataPlace,
+        count: int,
+        pool: ProcessPoolExecutor,
+        what: str,
+    ) -> Iterator[tuple[Setting, tuple[Cell, ...], dict[Cell, list[CellTrials]]]]:
+        """Code ``count`` messages of every group; each group's results by cell, one for each seed."""
+        starts = range(0, count, CHUNK)
+        self._bar.update(self._task, description=what, total=len(groups) * count, completed=0)
+        futures = [
+            [
+                [
+                    pool.submit(code_unit, CodingUnit(place, setting, cells, seed, first, min(CHUNK, count - first)))
+                    for first in starts
+                ]
+                for seed in seeds
+            ]
+            for setting, cells, seeds in groups
+        ]
+        for (setting, cells, seeds), own in zip(groups, futures, strict=True):
+            parts = [[future.result() for future in of_seed] for of_seed in own]
+            trials = {
+                cell: [CellTrials.join([chunk[place_] for chunk in parts[s]]) for s in range(len(seeds))]
+                for place_, cell in enumerate(cells)
+            }
+            own.clear()
+            self._bar.update(self._task, advance=count, description=f"{what}, last {setting.model.name}")
+            yield setting, cells, trials
+
+    def _write(self) -> Results:
+        seconds = round(self._spent + time.perf_counter() - self._started, 1)
+        cells = [cell for cell in self.options.cells() if cell in self._records]
+        records = with_gains([self._records[cell] for cell in cells], [np.load(self._errors(cell)) for cell in cells])
+        results = Results({**self._description, **self._identity, "seconds": seconds}, records)
+        results.write(self.out)
+        return results
+
+    def _resume(self) -> tuple[dict[Cell, Record], float]:
+        if not (self.out / RESULTS_NAME).exists():
+            return {}, 0.0
+        results = Results.read(self.out)
+        for name, asked in self._identity.items():
+            if (stored := results.configuration.get(name)) != asked:
+                raise CodecError(name, asked, f"{stored}, as {self.out / RESULTS_NAME} has, or another folder")
+        records = {(r.recipe, r.coupling, r.decoders, r.bins): r for r in results.records}
+        found = {c: records[astuple(c)] for c in self.options.cells() if astuple(c) in records}
+        found = {cell: record for cell, record in found.items() if self._errors(cell).is_file()}
+        return found, float(results.configuration["seconds"])

@@ -1,0 +1,157 @@
+"""A tiny image sweep with everything in it: training, choice, evaluation, and going on after an end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from decoder import load_decoder_model
+from encoder import load_encoder_model
+from experiments import image_sweep, images, paper_recipe
+from experiments.catalogue import Model, named_models
+from experiments.coding import code_in_process
+from experiments.image_sweep import ImageSweep, ImageSweepOptions
+from experiments.images import MNIST
+from experiments.results import Record, Results
+from shared_rng import Session, load_card
+from tests.models import refused
+
+OPTIONS = ImageSweepOptions(
+    "mnist", decoders=(1, 2), bins=(4, 16), messages=60, coding_seeds=2, choose_messages=20, largest_pool=64, epochs=1
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Few digits as torchvision lays them out: 300 to train on, 60 to test."""
+    folder = tmp_path_factory.mktemp("data")
+    raw = folder / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    digits = images.bundled_digits(360)
+    for name, part in (("train", digits[60:]), ("t10k", digits[:60])):
+        header = b"\0\0\x08\x03" + np.array(part.shape, dtype=">u4").tobytes()
+        (raw / f"{name}-images-idx3-ubyte").write_bytes(header + part.tobytes())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def out(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a complete run with two models and two pool sizes to choose from."""
+    folder = tmp_path_factory.mktemp("sweep")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(paper_recipe, "BETAS", (4.0, 8.0))
+        patched.setattr(paper_recipe, "POOL_SIZES", (32, 64, 128))
+        ImageSweep(OPTIONS, data, folder).run(2)
+    return folder
+
+
+def same(record: Record) -> Record:
+    """Without what differs between runs."""
+    return replace(record, seconds=None)
+
+
+def test_figures_are_those_of_sessions(out: Path) -> None:
+    """Every cell, coded again in sessions of its own with the seeds that it names, gives the same figures."""
+    records = Results.read(out).records
+    assert [(r.coupling, r.decoders, r.bins) for r in records] == [
+        (c, k, b) for c in ("gls", "baseline") for k in (1, 2) for b in (4, 16)
+    ]
+    digits = images.bundled_digits(60)
+    sources, sides = MNIST.sources(digits), [MNIST.side_information(digits, k) for k in range(2)]
+    for record in records:
+        card = load_card(out / "models" / str(record.model))
+        ends = load_encoder_model(card), load_decoder_model(card)
+        errors, matches, alone = [], [], []
+        for seed in (1, 2):
+            session = Session(
+                seed=seed,
+                pool_size=record.pool_size or 0,
+                bins=record.bins,
+                decoders=record.decoders,
+                coupling=record.coupling,  # type: ignore[arg-type]
+                latent_dimension=4,
+                model_digest=card.digest,
+            )
+            outcome = code_in_process(session, *ends, sources, sides)
+            own = np.square(outcome.reconstructions - sources).mean(axis=(2, 3))
+            errors.append(own.min(axis=0).mean() / 2)
+            alone.append(own.mean(axis=1) / 2)
+            matches.append(outcome.matched.mean())
+        assert record.mse_paper_seeds == pytest.approx(errors)
+        assert record.mse_paper == pytest.approx(np.mean(errors))
+        assert record.mse == pytest.approx(np.mean(errors) / 2)
+        assert record.mse_paper_decoders == pytest.approx(np.mean(alone, axis=0))
+        assert record.match_probability == pytest.approx(np.mean(matches))
+        assert record.mse_paper_no_mismatch is not None
+        assert (record.messages, record.coding_seeds, record.training_seed, record.recipe) == (60, 2, 1, "paper")
+
+
+def test_baseline_of_one_decoder_is_gls(out: Path) -> None:
+    """K = 1: the same figure, a paired difference of zero."""
+    for record in Results.read(out).records:
+        if (record.coupling, record.decoders) == ("gls", 1):
+            assert record.baseline_minus_gls == 0.0
+        assert (record.baseline_minus_gls is None) == (record.coupling == "baseline")
+
+
+def test_choice_is_the_best_of_the_grid(out: Path) -> None:
+    """Two models of N = 32 and 64; of 128 there is none, since that is above the largest pool."""
+    choices = image_sweep.Choices(out / "choices.json")
+    assert len(choices._scores) == 2 * 2 * 8
+    for record in Results.read(out).records:
+        own = {
+            k: v for k, v in choices._scores.items() if f'"{record.coupling}", {record.decoders}, {record.bins},' in k
+        }
+        assert len(own) == 4
+        best = min(own, key=lambda key: own[key])
+        assert str(record.model) in best
+        assert f'"pool_size", {record.pool_size}]' in best
+
+
+def test_goes_on_where_it_ended(out: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a run that was ended when half of its cells were there: the same records, and nothing trained or chosen."""
+    monkeypatch.setattr(paper_recipe, "BETAS", (4.0, 8.0))
+    monkeypatch.setattr(paper_recipe, "POOL_SIZES", (32, 64, 128))
+    finished = Results.read(out)
+    Results(finished.configuration, finished.records[3:]).write(tmp_path)
+    (tmp_path / "choices.json").write_bytes((out / "choices.json").read_bytes())
+    (tmp_path / "errors").mkdir()
+    for file in (out / "errors").iterdir():
+        (tmp_path / "errors" / file.name).write_bytes(file.read_bytes())
+    for name in ("train_unit", "CHOICE_SEED"):
+        monkeypatch.setattr(image_sweep, name, None)
+    found = ImageSweep(OPTIONS, data, tmp_path, models=out / "models").run(1)
+    assert [same(record) for record in found.records] == [same(record) for record in finished.records]
+
+
+def test_other_options_are_another_run(out: Path, data: Path) -> None:
+    with refused("messages", "50", "60, as"):
+        ImageSweep(replace(OPTIONS, messages=50), data, out)
+
+
+def test_named_model(out: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Used for every cell, and nothing is trained."""
+    folder = next((out / "models").iterdir())
+    monkeypatch.setattr(image_sweep, "train_unit", None)
+    monkeypatch.setattr(paper_recipe, "POOL_SIZES", (32,))
+    named = named_models([str(folder)], "mnist")
+    assert named == [Model(folder, load_card(folder))]
+    options = replace(OPTIONS, decoders=(1,), bins=(4,), coding_seeds=1)
+    records = ImageSweep(options, data, tmp_path, named).run(1).records
+    assert [record.model for record in records] == [folder.name] * 2
+    with refused(f"model {folder}", "trained on mnist", "trained on cifar10"):
+        named_models([str(folder)], "cifar10")
+
+
+@pytest.mark.parametrize("name", ["messages", "coding_seeds", "choose_messages"])
+def test_out_of_range(name: str) -> None:
+    with refused(name, "0", "at least 1"):
+        replace(OPTIONS, **{name: 0})
+
+
+def test_unknown_recipe() -> None:
+    with refused("recipe", "'best'", "one of: paper"):
+        replace(OPTIONS, recipes=("best",))
