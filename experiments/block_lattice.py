@@ -13,7 +13,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from experiments.references import Reference
+from experiments.references import Sampled
 from shared_rng import CodecError
 from shared_rng.lattice import cell_answer
 
@@ -22,6 +22,11 @@ Floats = npt.NDArray[np.float64]
 DIMENSION = 8
 _E8_SECOND_MOMENT = 0.0716821
 """Normalised second moment of E8's Voronoi cell, whose volume is 1."""
+
+
+_SOURCE_SPREAD = 1.3
+_NOISE_SPREAD = 1.5
+"""Variances of what is drawn, relative to what is meant, so that rare errors of a whole period are seen."""
 
 
 def nearest_d8(points: Floats) -> Floats:
@@ -45,7 +50,7 @@ def nearest_e8(points: Floats) -> Floats:
 
 def block_quantiser(
     decoders: int, bins: int, period: float, side_variance: float, blocks: int, seed: int, *, cubic: bool
-) -> Reference:
+) -> Sampled:
     """Nested lattices on blocks of eight samples A ~ N(0, 1), side information T = A + N(0, σ²).
 
     Args:
@@ -65,7 +70,9 @@ def block_quantiser(
     if cubic and bins % 2:
         raise CodecError("bins", bins, "an even number, or L_max·E8 is no sublattice of the cubic lattice")
     generator = np.random.Generator(np.random.Philox(seed))
-    sources = generator.standard_normal((blocks, DIMENSION))
+    standard = generator.standard_normal((blocks, DIMENSION))
+    sources = math.sqrt(_SOURCE_SPREAD) * standard
+    weights = _density_ratio(standard, _SOURCE_SPREAD)
     # Uniform over a whole number of E8's periods (2 in every coordinate).
     dither = 2.0 * generator.uniform(size=sources.shape)
     width = period / bins
@@ -74,7 +81,9 @@ def block_quantiser(
     sent = np.rint(sources / width + dither) if cubic else nearest_e8(sources / width + dither)
     best = np.full(sources.shape, np.inf)
     for k in range(decoders):
-        side = sources + math.sqrt(side_variance) * generator.standard_normal(sources.shape)
+        standard = generator.standard_normal(sources.shape)
+        weights = weights * _density_ratio(standard, _NOISE_SPREAD)
+        side = sources + math.sqrt(side_variance * _NOISE_SPREAD) * standard
         place = gain * side / width + dither
         picked = (sent + bins * nearest_e8((place - sent) / bins) - dither) * width
         if cubic:
@@ -83,4 +92,10 @@ def block_quantiser(
             noise = _E8_SECOND_MOMENT * width * width
             answer = (picked / noise + gain * side / posterior) / (1.0 / noise + 1.0 / posterior)
         best = np.minimum(best, np.square(answer - sources))
-    return Reference(best.ravel(), math.log2(bins))
+    return Sampled(best, math.log2(bins), weights)
+
+
+def _density_ratio(standard: Floats, spread: float) -> Floats:
+    """N(0, I) over N(0, spread · I) at √spread times standard normals [B, 8]: [B]."""
+    exponent = -0.5 * (spread - 1.0) * np.square(standard).sum(axis=1)
+    return np.asarray(spread ** (0.5 * DIMENSION) * np.exp(exponent))

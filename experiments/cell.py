@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import astuple, dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from experiments.coding import code_in_process
 from experiments.distortion import best_squared_errors, mean_interval, standard_error
 from experiments.gaussian import SCHEMES, SIDE_VARIANCE, Cell, Flags, Floats, draw, open_cell
 from experiments.integrated import REACH, Integrated, integrate
+from experiments.plan import Plan, integration_work, message_work
 from experiments.results import Record
 
 CHUNK = 2500
@@ -22,34 +24,8 @@ CHUNK = 2500
 BOUND_CANDIDATES = 2**25
 """Candidates a cell over which the list matching lemma is summed: of 1,024 messages with the paper's pool, and of
 all messages of a small pool, whose misses would be too rare in fewer."""
-INTEGRATED_BINS = 16
-"""From this L_max on ``mse_db`` of the paper's scheme is integrated as well; of lattices it always is."""
-INTEGRATED_MESSAGES = {"independent": 500, "lattice": 4000}
+T = TypeVar("T")
 _DECIBEL = 10.0 / np.log(10.0)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How much of a cell is measured.
-
-    Attributes:
-        variances: the grid of s².
-        choose_trials: messages a value of s² on which it is chosen, a repetition.
-        trials: fresh messages on which the chosen one is evaluated, a repetition.
-        repetitions: number of times that both are done.
-        seed: of sources, side information and common randomness.
-    """
-
-    variances: tuple[float, ...]
-    choose_trials: int
-    trials: int
-    repetitions: int
-    seed: int
-
-    def messages(self, cell: Cell) -> int:
-        """Messages that measuring a cell takes."""
-        choosing = len(self.variances) * self.choose_trials if SCHEMES[cell.scheme].independent_pool else 0
-        return self.repetitions * (choosing + self.trials)
 
 
 @dataclass(frozen=True)
@@ -79,6 +55,7 @@ class Trials:
     matched: Flags
     bound_terms: Floats
     pool_size: int
+    cell_width: float
     failed: int
     payload_bytes: int
     cpu_seconds: float
@@ -88,7 +65,7 @@ class Workers:
     """Threads that cells share."""
 
     def __init__(self, pool: Executor, advance: Callable[[int], object]) -> None:
-        """Work on ``pool`` and tell ``advance`` the messages of each chunk that is done."""
+        """Work on ``pool`` and tell ``advance`` the work of each chunk that is done."""
         self._pool = pool
         self._advance = advance
 
@@ -98,8 +75,14 @@ class Workers:
         futures = [self._pool.submit(run_chunk, chunk) for chunk in chunks]
         for chunk, future in zip(chunks, futures, strict=True):
             results.append(future.result())
-            self._advance(chunk.count)
+            self._advance(chunk.count * message_work(chunk.cell))
         return results
+
+    def call(self, function: Callable[[], T], work: int) -> T:
+        """Call a function on a thread and count its work."""
+        result = self._pool.submit(function).result()
+        self._advance(work)
+        return result
 
 
 def derived_seed(*parts: object) -> int:
@@ -127,6 +110,7 @@ def run_chunk(chunk: Chunk) -> Trials:
         matched=outcome.matched,
         bound_terms=terms,
         pool_size=session.pool_size,
+        cell_width=session.cell_width,
         failed=int((outcome.decoder_picks < 0).any(axis=0).sum()),
         payload_bytes=outcome.payload_bytes,
         cpu_seconds=time.thread_time() - started,
@@ -160,20 +144,26 @@ def measure(cell: Cell, plan: Plan, workers: Workers) -> Record:
         cpu_seconds += chosen_in
         trials += workers.run(_chunks(cell, plan, repetition, "evaluate", noise))
     cpu_seconds += sum(part.cpu_seconds for part in trials)
-    integrated = _integrate(cell, plan, noises)
+    integrated, integrated_in = _integrate(cell, plan, noises, workers)
+    cpu_seconds += integrated_in
     return _record(cell, plan, noises, trials, integrated, time.perf_counter() - started, cpu_seconds)
 
 
-def _integrate(cell: Cell, plan: Plan, noises: list[float | None]) -> Integrated | None:
-    """``mse_db`` integrated over the side information, where sampling may miss what dominates it."""
-    independent = SCHEMES[cell.scheme].independent_pool
-    if independent and cell.bins < INTEGRATED_BINS:
-        return None
+def _integrate(cell: Cell, plan: Plan, noises: list[float | None], workers: Workers) -> tuple[Integrated | None, float]:
+    """``mse_db`` integrated over the side information, where sampling may miss what dominates it; processor time."""
+    messages = plan.integrated_messages(cell)
+    if not messages:
+        return None, 0.0
     seed = derived_seed(plan.seed, *astuple(cell), "integrate")
-    messages = INTEGRATED_MESSAGES["independent" if independent else "lattice"]
     # On an i.i.d. pool misses are frequent, and far values of t, which matter little, have the longest races.
-    reach = 4.0 if independent else REACH
-    return integrate(*open_cell(cell, noises[0], seed), SIDE_VARIANCE, min(messages, plan.trials), seed, reach=reach)
+    reach = 4.0 if SCHEMES[cell.scheme].independent_pool else REACH
+
+    def work() -> tuple[Integrated, float]:
+        started = time.thread_time()
+        found = integrate(*open_cell(cell, noises[0], seed), SIDE_VARIANCE, messages, seed, reach=reach)
+        return found, time.thread_time() - started
+
+    return workers.call(work, messages * integration_work(cell))
 
 
 def _record(
@@ -191,6 +181,7 @@ def _record(
     terms = np.concatenate([part.bound_terms for part in trials])
     chosen = [noise for noise in noises if noise is not None]
     decibels = _DECIBEL * np.log(errors)
+    far = (2.0 * trials[0].cell_width) ** 2  # 0 where nothing is a lattice
     # Without a miss the sample lacks what dominates the mean, and an interval from it would claim too much.
     interval = None
     if missed:
@@ -215,6 +206,9 @@ def _record(
         mean_db=float(decibels.mean()),
         mean_db_sem=standard_error(decibels),
         mse_db=float(_DECIBEL * np.log(errors.mean())),
+        core_db=float(_DECIBEL * np.log(np.minimum(errors, far).mean())) if far else None,
+        far_messages=int(np.count_nonzero(errors > far)) if far else None,
+        far_share_integrated=integrated.far_share if integrated is not None and far else None,
         mse_db_integrated=None if integrated is None else integrated.mse_db,
         mse_db_integrated_sem=None if integrated is None else integrated.sem_db,
         mse_db_low=None if interval is None else float(interval[0]),

@@ -10,13 +10,14 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from decoder import DecoderModel, load_decoder_model
 from encoder import EncoderModel, load_encoder_model
-from shared_rng import Coupling, ModelCard, Session
+from shared_rng import CodecError, Coupling, ModelCard, Session
 from shared_rng.card import model_digest
 from shared_rng.lattice import lattice_for
 
@@ -32,14 +33,28 @@ VARIANCES = (0.01, 0.008, 0.006, 0.005, 0.003, 0.002, 0.001)
 """The paper's grid of s²."""
 
 
+CellCoupling = Literal["gls", "baseline", "none"]
+
+
 @dataclass(frozen=True)
 class Cell:
-    """One point of a table: a scheme's name, a coupling, K and L_max."""
+    """One point of a table: a scheme's name, a coupling (``none`` without common randomness), K and L_max."""
 
     scheme: str
-    coupling: Coupling
+    coupling: CellCoupling
     decoders: int
     bins: int
+
+    @property
+    def session_coupling(self) -> Coupling:
+        """The coupling of the cell's session.
+
+        Raises:
+            CodecError: the cell has none.
+        """
+        if self.coupling == "none":
+            raise CodecError("coupling", "none", "gls or baseline for a session")
+        return self.coupling
 
     def __str__(self) -> str:
         return f"{self.scheme}, {self.coupling}, K = {self.decoders}, {self.bins.bit_length() - 1} bits"
@@ -102,7 +117,7 @@ def _iid_session(cell: Cell, card: ModelCard, seed: int) -> Session:
         model_digest=card.digest,
         pool_variance=PRIOR_VARIANCE + card.number("noise_variance"),
         race_order="arrival",
-        coupling=cell.coupling,
+        coupling=cell.session_coupling,
     )
 
 
@@ -120,7 +135,7 @@ def _lattice_session(cell: Cell, card: ModelCard, seed: int) -> Session:
         model_digest=card.digest,
         pool_kind="lattice",
         cell_width=lattice.cell_width,
-        coupling=cell.coupling,
+        coupling=cell.session_coupling,
     )
 
 

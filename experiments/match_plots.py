@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.gaussian import SCHEMES
 from experiments.gaussian_plots import BITS_LABEL
 from experiments.plots import COLOURS
+from experiments.reference_cells import scheme_title
 from experiments.results import Record
 
 # Marks of two sizes, since the couplings often lie upon each other.
@@ -24,6 +24,7 @@ _BOUNDS = {
 
 def match_against_bits(records: Sequence[Record], path: Path) -> None:
     """A column a K, a row a scheme: measured match probability of both couplings, and the bounds for GLS."""
+    records = [r for r in records if r.match_probability is not None]
     schemes = list(dict.fromkeys(r.scheme for r in records))
     decoders = sorted({r.decoders for r in records})
     figure = Figure(figsize=(1.0 + 3.1 * len(decoders), 0.9 + 3.1 * len(schemes)), layout="constrained")
@@ -32,7 +33,7 @@ def match_against_bits(records: Sequence[Record], path: Path) -> None:
         for axes, k in zip(row, decoders, strict=True):
             own = sorted((r for r in records if (r.scheme, r.decoders) == (scheme, k)), key=lambda r: r.bits)
             _draw(axes, own)
-            axes.set_title(f"K = {k}, {SCHEMES[scheme or ''].title}", fontsize=9)
+            axes.set_title(f"K = {k}, {scheme_title(scheme or '')}", fontsize=9)
             axes.set_xticks(sorted({r.bits for r in records}))
             axes.grid(alpha=0.3)
         row[0].set_ylabel("match probability")

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from decoder import load_decoder_model
 from encoder import load_encoder_model
 from experiments.coding import code_in_process
+from experiments.integrated import Answer, Integrated, integrate_answers
 from shared_rng import CodecError, ModelCard, Session
 from shared_rng.card import model_digest
 from shared_rng.lattice import cell_answer, lattice_for, upper_tail
@@ -23,16 +24,35 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Reference:
-    """Outcome of a reference.
+class Sampled:
+    """Outcome of a reference on sampled sources.
 
     Attributes:
-        errors: squared errors of the best of K: [trials].
+        errors: squared errors of the best of K, a row a block: [blocks, samples a block].
         bits: rate in bits a source sample; measured where the code has a variable length.
+        weights: [blocks], of mean 1, where rare blocks are drawn more often than they occur.
+        missed_messages: samples at which no decoder took the encoder's cell; None where that is not counted.
     """
 
     errors: Floats
     bits: float
+    weights: Floats
+    missed_messages: int | None = None
+
+    @classmethod
+    def of(cls, errors: Floats, bits: float, missed_messages: int | None = None) -> Sampled:
+        """Of independent samples, errors [trials]."""
+        return cls(errors[:, None], bits, np.ones(len(errors)), missed_messages)
+
+    @property
+    def terms(self) -> Floats:
+        """One term a block, whose mean is the mean squared error: [blocks]."""
+        return np.asarray(self.errors.mean(axis=1) * self.weights)
+
+    @property
+    def mse(self) -> float:
+        """Mean squared error."""
+        return float(self.terms.mean())
 
 
 def _draw(trials: int, decoders: int, side_variance: float, seed: int) -> tuple[Floats, Floats]:
@@ -46,26 +66,61 @@ def _card(noise_variance: float, side_variance: float) -> ModelCard:
     return ModelCard("gaussian", architecture, {}, None, model_digest("gaussian", architecture, None))
 
 
-def nested_quantiser(decoders: int, bins: int, side_variance: float, trials: int, seed: int) -> Reference:
+class NestedQuantiser:
     """Scalar quantiser with nested bins and the recipe's cell width, without any race or temperature.
 
     The encoder sends the index of the nearest point mod L_max, a decoder takes the point of that residue
     nearest to its mean, and answers with its own point in the cell, as the recipe does.
     """
+
+    def __init__(self, decoders: int, bins: int, side_variance: float) -> None:
+        """The width follows from K, L_max and σ² of T = A + N(0, σ²), with A ~ N(0, 1)."""
+        self.width = lattice_for(decoders, bins, 1.0, side_variance).cell_width
+        self._decoders = decoders
+        self._bins = bins
+        self._gain = 1.0 / (1.0 + side_variance)
+        self._posterior_variance = side_variance * self._gain
+
+    def encode(self, sources: Floats) -> Floats:
+        """Messages, 0 … L_max - 1, in the shape of ``sources``."""
+        return np.asarray(np.rint(sources / self.width) % self._bins)
+
+    def pick(self, messages: Floats, side: Floats) -> Floats:
+        """Index of the picked point; ``messages`` broadcast against ``side``, whose shape it has."""
+        place = self._gain * side / self.width
+        return np.asarray(np.rint((place - messages) / self._bins) * self._bins + messages)
+
+    def answer(self, k: int, picks: Floats, side: Floats) -> Floats:
+        """Decoder k's reconstruction, same shape."""
+        centre, mean = picks * self.width, self._gain * side
+        return cell_answer(centre, mean, self.width, self._posterior_variance, k, self._decoders)
+
+
+def nested_quantiser(decoders: int, bins: int, side_variance: float, trials: int, seed: int) -> Sampled:
+    """The nested quantiser on sampled sources and side information."""
     sources, sides = _draw(trials, decoders, side_variance, seed)
-    width = lattice_for(decoders, bins, 1.0, side_variance).cell_width
-    gain = 1.0 / (1.0 + side_variance)
-    residue = np.rint(sources / width) % bins
-    errors = np.full(trials, np.inf)
-    for k in range(decoders):
-        mean = gain * sides[k]
-        picked = (np.rint((mean / width - residue) / bins) * bins + residue) * width
-        answer = cell_answer(picked, mean, width, side_variance * gain, k, decoders)
-        errors = np.minimum(errors, np.square(answer - sources))
-    return Reference(errors, math.log2(bins))
+    quantiser = NestedQuantiser(decoders, bins, side_variance)
+    messages = quantiser.encode(sources)
+    picks = [quantiser.pick(messages, side) for side in sides]
+    answers = [quantiser.answer(k, picks[k], side) for k, side in enumerate(sides)]
+    errors = np.square(np.stack(answers) - sources).min(axis=0)
+    missed = np.all(np.stack(picks) != np.rint(sources / quantiser.width), axis=0)
+    return Sampled.of(errors, math.log2(bins), int(missed.sum()))
 
 
-def minimal_random_coding(bins: int, noise_variance: float, trials: int, seed: int) -> Reference:
+def nested_integrated(decoders: int, bins: int, side_variance: float, messages: int, seed: int) -> Integrated:
+    """The nested quantiser, integrated over the side information of ``messages`` sources."""
+    quantiser = NestedQuantiser(decoders, bins, side_variance)
+
+    def answers(first: int, sources: Floats) -> Answer:
+        sent = quantiser.encode(sources)[:, None]
+        return lambda k, side: quantiser.answer(k, quantiser.pick(sent, side), side)
+
+    generator = np.random.Generator(np.random.Philox(seed))
+    return integrate_answers(answers, decoders, side_variance, messages, generator, far=2.0 * quantiser.width)
+
+
+def minimal_random_coding(bins: int, noise_variance: float, trials: int, seed: int) -> Sampled:
     """Plain importance sampling of L_max candidates (Havasi et al., 2019): no side information, one decoder."""
     sources, _ = _draw(trials, 1, 1.0, seed)
     card = _card(noise_variance, math.inf)
@@ -80,10 +135,10 @@ def minimal_random_coding(bins: int, noise_variance: float, trials: int, seed: i
     )
     encoder, decoder = load_encoder_model(card), load_decoder_model(card)
     outcome = code_in_process(session, encoder, decoder, sources, [np.zeros(trials)], batch_size=10000)
-    return Reference(np.square(outcome.reconstructions[0] - sources), float(session.bits))
+    return Sampled.of(np.square(outcome.reconstructions[0] - sources), float(session.bits))
 
 
-def entropy_coded_quantiser(step: float, trials: int, seed: int) -> Reference:
+def entropy_coded_quantiser(step: float, trials: int, seed: int) -> Sampled:
     """Uniform scalar quantiser of the given step with an ideal-model range coder, no side information.
 
     Its rate is the length of the coded words, so it varies from block to block; needs the optional package
@@ -108,4 +163,4 @@ def entropy_coded_quantiser(step: float, trials: int, seed: int) -> Reference:
     density = np.exp(-0.5 * edges * edges) / math.sqrt(2.0 * math.pi)
     mass = np.maximum(upper_tail(edges[:-1]) - upper_tail(edges[1:]), 1e-300)
     means = np.where(mass > 1e-12, (density[:-1] - density[1:]) / mass, (edges[:-1] + edges[1:]) / 2.0)
-    return Reference(np.square(means[decoded + reach] - sources), 32.0 * len(words) / trials)
+    return Sampled.of(np.square(means[decoded + reach] - sources), 32.0 * len(words) / trials)

@@ -25,7 +25,7 @@ SWEEP_COLUMNS = (
 )  # fmt: skip
 GAUSSIAN_COLUMNS = (
     "scheme", "coupling", "K", "bits", "s²", "mean_db", "± s.e.", "paper's", "z", "mse_db", "95 % of mse_db",
-    "integrated ± s.e.", "missed",
+    "integrated ± s.e.", "core", "missed", "far", "far, integrated",
     "match", "≥ lemma", "≥ prop. 4", "CPU s",
 )  # fmt: skip
 TOY_COLUMNS = ("K", "match, GLS", "± s.e.", "≥ lemma", "optimum, 1 - d_TV")
@@ -87,29 +87,33 @@ def _mean(values: list[float] | None, digits: int) -> str:
 def gaussian_row(record: Record) -> list[str]:
     """One line of the table of the Gaussian source."""
     paper, z = gaussian_paper(record), z_score(record)
-    interval = "no miss sampled"
+    interval = "" if record.mse_db is None else "no miss sampled"
     if record.mse_db_low is not None:
         interval = f"{record.mse_db_low:.2f} … {record.mse_db_high:.2f}"
+    integrated = ""
+    if record.mse_db_integrated is not None:
+        integrated = f"{record.mse_db_integrated:.2f} ± {record.mse_db_integrated_sem:.2f}"
     return [
         record.scheme or "",
         record.coupling,
         str(record.decoders),
-        str(record.bits),
+        str(record.bits) if record.measured_bits in (None, record.bits) else f"{record.measured_bits:.3f}",
         "/".join(f"{noise:g}" for noise in sorted(set(record.noise_variances or []))),
-        f"{record.mean_db:.3f}",
-        f"{record.mean_db_sem:.3f}",
+        _optional(record.mean_db, ".3f"),
+        _optional(record.mean_db_sem, ".3f"),
         "" if paper is None else f"{paper.value:.3f}",
-        "" if z is None else f"{z:+.2f}",
-        f"{record.mse_db:.2f}",
+        _optional(z, "+.2f"),
+        _optional(record.mse_db, ".2f"),
         interval,
-        ""
-        if record.mse_db_integrated is None
-        else f"{record.mse_db_integrated:.2f} ± {record.mse_db_integrated_sem:.2f}",
-        str(record.missed_messages),
-        f"{record.match_probability:.4f}",
-        _optional(record.match_bound_lemma),
-        _optional(record.match_bound_prop4),
-        f"{record.cpu_seconds:.1f}",
+        integrated,
+        _optional(record.core_db, ".2f"),
+        _optional(record.missed_messages, "d"),
+        _optional(record.far_messages, "d"),
+        _optional(record.far_share_integrated, ".1e"),
+        _optional(record.match_probability, ".4f"),
+        _optional(record.match_bound_lemma, ".4f"),
+        _optional(record.match_bound_prop4, ".4f"),
+        _optional(record.cpu_seconds, ".1f"),
     ]
 
 
@@ -145,13 +149,13 @@ def toy_row(record: Record) -> list[str]:
         str(record.decoders),
         f"{record.match_probability:.4f}",
         f"{record.match_probability_sem:.4f}",
-        _optional(record.match_bound_lemma),
-        _optional(record.match_optimum),
+        _optional(record.match_bound_lemma, ".4f"),
+        _optional(record.match_optimum, ".4f"),
     ]
 
 
-def _optional(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
+def _optional(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -23,8 +23,8 @@ class Record:
         model: name of its folder.
         training_seed: of the model.
         coding_seeds: seeds of common randomness; every message was coded with each, and figures are means.
-        scheme: ``iid`` (the paper's pool) or ``lattice`` (Gaussian source).
-        coupling: ``gls`` or ``baseline``.
+        scheme: how a Gaussian source is coded, a name of ``experiments.gaussian`` or ``reference_cells``.
+        coupling: ``gls``, ``baseline``, ``list``, or ``none`` where there is no common randomness.
         decoders: K.
         bins: L_max.
         bits: rate, log2(L_max) bits a message.
@@ -58,12 +58,14 @@ class Record:
         mean_db: mean over messages of 10·log10 of the best squared error, the paper's metric.
         mean_db_sem: its standard error.
         mse_db: 10·log10 of the mean of the best squared error.
-        mse_db_sem: its standard error in dB, to first order (references).
         mse_db_integrated: the same, integrated over the side information, so that rare failures count.
         mse_db_integrated_sem: its standard error, in dB to first order.
         mse_db_low: lower end of its 95 % bootstrap interval; None where no message missed, since an interval
             from such a sample knows nothing of the misses that make the mean.
         mse_db_high: upper end of that interval.
+        core_db: 10·log10 of the mean with errors clipped at two cell widths, (2w)², which needs no rare event.
+        far_messages: messages with an error beyond two cell widths at every decoder.
+        far_share_integrated: their share, integrated over the side information.
         missed_messages: messages at which no decoder picked the encoder's sample. A lattice's bin holds one
             point a period, so there this is an error of nearly a period at every decoder.
     """
@@ -108,12 +110,14 @@ class Record:
     mean_db: float | None = None
     mean_db_sem: float | None = None
     mse_db: float | None = None
-    mse_db_sem: float | None = None
     mse_db_integrated: float | None = None
     mse_db_integrated_sem: float | None = None
     mse_db_low: float | None = None
     mse_db_high: float | None = None
     missed_messages: int | None = None
+    core_db: float | None = None
+    far_messages: int | None = None
+    far_share_integrated: float | None = None
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from experiments.cell import Plan, Workers, measure
+from experiments.cell import Workers, derived_seed, measure
 from experiments.gaussian import SCHEMES, VARIANCES, Cell, open_cell
+from experiments.plan import Plan
 from experiments.progress import progress
+from experiments.reference_cells import REFERENCES, available_schemes, installed, measure_reference
 from experiments.results import RESULTS_NAME, Record, Results
 from shared_rng import CodecError, Coupling
 from shared_rng.session import PROTOCOL_VERSION
@@ -43,7 +45,7 @@ class SweepOptions:
         CodecError: a value is out of range.
     """
 
-    schemes: tuple[str, ...] = tuple(SCHEMES)
+    schemes: tuple[str, ...] = field(default_factory=available_schemes)
     couplings: tuple[Coupling, ...] = get_args(Coupling)
     decoders: tuple[int, ...] = (1, 2, 3, 4)
     bins: tuple[int, ...] = (2, 4, 8, 16, 32, 64)
@@ -58,10 +60,13 @@ class SweepOptions:
             values = getattr(self, name)
             if not values or len(set(values)) < len(values):
                 raise CodecError(name, ",".join(map(str, values)) or "nothing", "at least one value, each once")
-        for name, known in (("schemes", tuple(SCHEMES)), ("couplings", get_args(Coupling))):
+        for name, known in (("schemes", (*SCHEMES, *REFERENCES)), ("couplings", get_args(Coupling))):
             for value in getattr(self, name):
                 if value not in known:
                     raise CodecError(name, repr(value), f"some of {', '.join(known)}")
+        for scheme in self.schemes:
+            if not installed(scheme):
+                raise CodecError("schemes", repr(scheme), "the package constriction for it, gumbelcast[references]")
         for value in self.variances:
             if not 0 < value < float("inf"):
                 raise CodecError("variances", value, "finite numbers above 0")
@@ -69,17 +74,24 @@ class SweepOptions:
             if getattr(self, name) < least:
                 raise CodecError(name, getattr(self, name), f"at least {least}")
         for cell in self.cells():  # K, L_max and the seed are checked by the session that they make
-            open_cell(cell, self.variances[0], self.seed)
+            session_cell = cell if cell.scheme in SCHEMES else Cell("lattice", "gls", cell.decoders, cell.bins)
+            open_cell(session_cell, self.variances[0], self.seed)
 
     def cells(self) -> list[Cell]:
         """All cells, in the order of tables and files."""
-        return [
-            Cell(scheme, coupling, decoders, bins)
-            for scheme in self.schemes
-            for coupling in self.couplings
-            for decoders in self.decoders
-            for bins in self.bins
-        ]
+        cells = []
+        for scheme in self.schemes:
+            reference = REFERENCES.get(scheme)
+            couplings = self.couplings if reference is None else reference.couplings
+            cells += [
+                Cell(scheme, coupling, k, bins)
+                for coupling in couplings
+                if coupling == "none" or coupling in self.couplings
+                for k in self.decoders
+                if reference is None or k in reference.decoders
+                for bins in self.bins
+            ]
+        return cells
 
     def plan(self) -> Plan:
         """What is done in each cell."""
@@ -125,13 +137,13 @@ def run_sweep(options: SweepOptions, out: Path, workers: int, description: Mappi
 def _measure(cells: Sequence[Cell], options: SweepOptions, keep: Callable[[Cell, Record], None], threads: int) -> None:
     """Measure cells, in any order, and hand over each as it ends."""
     plan = options.plan()
-    total = sum(plan.messages(cell) for cell in options.cells())
-    left = sum(plan.messages(cell) for cell in cells)
+    total = sum(_work(cell, plan) for cell in options.cells())
+    left = sum(_work(cell, plan) for cell in cells)
     # A cell's thread only hands out work and waits, so that chunks of several cells keep all workers busy.
     with progress() as bar, ThreadPoolExecutor(threads) as work, ThreadPoolExecutor(threads) as waiting:
         task = bar.add_task(f"{len(cells)} cells", total=total, completed=total - left)
         workers = Workers(work, lambda count: bar.advance(task, count))
-        futures = {waiting.submit(measure, cell, plan, workers): cell for cell in cells}
+        futures = {waiting.submit(_measure_cell, cell, plan, workers): cell for cell in cells}
         try:
             for number, future in enumerate(as_completed(futures), start=1):
                 keep(futures[future], future.result())
@@ -139,6 +151,21 @@ def _measure(cells: Sequence[Cell], options: SweepOptions, keep: Callable[[Cell,
         finally:
             for pool in (waiting, work):
                 pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _measure_cell(cell: Cell, plan: Plan, workers: Workers) -> Record:
+    if cell.scheme in SCHEMES:
+        return measure(cell, plan, workers)
+    seed = derived_seed(plan.seed, *astuple(cell))
+    trials = plan.repetitions * plan.trials
+    return workers.call(lambda: measure_reference(cell, trials, seed), _work(cell, plan))
+
+
+def _work(cell: Cell, plan: Plan) -> int:
+    """What the progress bar counts for a cell, roughly microseconds of processor time."""
+    if cell.scheme in SCHEMES:
+        return plan.work(cell)
+    return round(1e6 * REFERENCES[cell.scheme].seconds * cell.decoders * plan.repetitions * plan.trials / 1e5)
 
 
 def _resume(
