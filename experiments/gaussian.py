@@ -33,6 +33,7 @@ VARIANCES = (0.01, 0.008, 0.006, 0.005, 0.003, 0.002, 0.001)
 """The paper's grid of s²."""
 
 
+COUPLINGS: tuple[Coupling, ...] = ("gls", "baseline")
 CellCoupling = Literal["gls", "baseline", "none"]
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from experiments.cell import Workers, derived_seed, measure
-from experiments.gaussian import SCHEMES, VARIANCES, Cell, open_cell
+from experiments.gaussian import COUPLINGS, SCHEMES, VARIANCES, Cell, open_cell
 from experiments.plan import Plan
 from experiments.progress import progress
 from experiments.reference_cells import REFERENCES, available_schemes, installed, measure_reference
@@ -46,7 +46,7 @@ class SweepOptions:
     """
 
     schemes: tuple[str, ...] = field(default_factory=available_schemes)
-    couplings: tuple[Coupling, ...] = get_args(Coupling)
+    couplings: tuple[Coupling, ...] = COUPLINGS
     decoders: tuple[int, ...] = (1, 2, 3, 4)
     bins: tuple[int, ...] = (2, 4, 8, 16, 32, 64)
     variances: tuple[float, ...] = VARIANCES
@@ -60,7 +60,7 @@ class SweepOptions:
             values = getattr(self, name)
             if not values or len(set(values)) < len(values):
                 raise CodecError(name, ",".join(map(str, values)) or "nothing", "at least one value, each once")
-        for name, known in (("schemes", (*SCHEMES, *REFERENCES)), ("couplings", get_args(Coupling))):
+        for name, known in (("schemes", (*SCHEMES, *REFERENCES)), ("couplings", COUPLINGS)):
             for value in getattr(self, name):
                 if value not in known:
                     raise CodecError(name, repr(value), f"some of {', '.join(known)}")

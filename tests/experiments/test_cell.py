@@ -88,13 +88,25 @@ def test_one_decoder_is_the_same_scheme_in_both_couplings() -> None:
     assert baseline.mean_db != gls.mean_db
 
 
-@pytest.mark.parametrize(("decoders", "core_db"), [(1, -16.27), (2, -23.67), (4, -30.74)])
-def test_lattice_reproduces_its_measured_core(decoders: int, core_db: float) -> None:
-    """dB of the mean squared error, errors clipped at two cell widths, L_max = 8; known to about .05 dB."""
-    cell = Cell("lattice", "gls", decoders, 8)
-    errors = run_chunk(Chunk(cell, None, 3, TRIALS, 0)).errors
-    clipped = np.minimum(errors, (2.0 * open_cell(cell, None, 3)[0].cell_width) ** 2)
-    assert 10.0 * math.log10(clipped.mean()) == pytest.approx(core_db, abs=0.15)
+@pytest.mark.parametrize(
+    ("decoders", "bins", "core_db", "far_share"),
+    [(1, 8, -16.27, 2.4e-4), (2, 8, -23.67, None), (4, 8, -30.74, None), (1, 64, -32.09, 1.8e-6),
+     (2, 64, -39.92, None), (4, 64, -47.42, 1.2e-7)],
+)  # fmt: skip
+def test_lattice_reproduces_its_measured_core_and_failures(
+    decoders: int, bins: int, core_db: float, far_share: float | None
+) -> None:
+    """Errors clipped at two cells are known to about .05 dB; shares of messages beyond to their two digits.
+
+    The integrated share has a standard error below 10 % with 10,000 messages.
+    """
+    record = measured(Cell("lattice", "gls", decoders, bins), Plan((0.01,), 100, TRIALS, 1, 3))
+    assert record.core_db == pytest.approx(core_db, abs=0.15)
+    assert record.far_messages is not None
+    if far_share is None:
+        return
+    assert record.far_share_integrated == pytest.approx(far_share, rel=0.3)
+    assert abs(record.far_messages - far_share * TRIALS) < 4.0 * math.sqrt(far_share * TRIALS) + 1.0
 
 
 @pytest.mark.parametrize("bins", [4, 8])
@@ -112,11 +124,14 @@ def test_metrics_by_hand() -> None:
     class Fixed(Workers):
         def run(self, chunks: Sequence[Chunk]) -> list[Trials]:
             errors = np.array([0.001, 0.1, 1.0])
-            return [Trials(errors, np.array([True, False, True]), np.array([0.5, 0.75, 0.25]), 64, 1, 2, 0.5)]
+            return [Trials(errors, np.array([True, False, True]), np.array([0.5, 0.75, 0.25]), 64, 0.2, 1, 2, 0.5)]
 
     with ThreadPoolExecutor(1) as pool:
         record = measure(Cell("iid", "gls", 1, 2), Plan((0.01,), 10, 100, 2, 1), Fixed(pool, lambda count: None))
     assert record.mean_db == pytest.approx(-40 / 3)
+    # Errors are clipped at (2 · 0.2)² = .16, which one of three exceeds: the mean of .001, .1 and .16 is .087.
+    assert record.core_db == pytest.approx(-10.604807)
+    assert record.far_messages == 2
     assert record.mse_db == pytest.approx(-4.353339)  # of 0.367
     # Of -30, -10 and 0 twice: sample deviation 13.662601 of six.
     assert record.mean_db_sem == pytest.approx(5.577734)
