@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from decoder import DecoderModel, load_decoder_model
 from encoder import EncoderModel, load_encoder_model
-from shared_rng import CodecError, Coupling, ModelCard, Session
+from shared_rng import CodecError, ModelCard, Session
 from shared_rng.card import model_digest
 from shared_rng.lattice import lattice_for
 
@@ -33,7 +33,8 @@ VARIANCES = (0.01, 0.008, 0.006, 0.005, 0.003, 0.002, 0.001)
 """The paper's grid of s²."""
 
 
-COUPLINGS: tuple[Coupling, ...] = ("gls", "baseline")
+GaussianCoupling = Literal["gls", "baseline"]
+COUPLINGS: tuple[GaussianCoupling, ...] = ("gls", "baseline")
 CellCoupling = Literal["gls", "baseline", "none"]
 
 
@@ -47,7 +48,7 @@ class Cell:
     bins: int
 
     @property
-    def session_coupling(self) -> Coupling:
+    def session_coupling(self) -> GaussianCoupling:
         """The coupling of the cell's session.
 
         Raises:

@@ -74,7 +74,7 @@ def sweep_row(record: Record) -> list[str]:
         "" if record.match_probability is None else f"{record.match_probability:.3f}",
         _mean(record.match_decoders, 3),
         _mean(record.mse_paper_decoders, 4),
-        _optional(record.mse_paper_no_mismatch),
+        _optional(record.mse_paper_no_mismatch, ".4f"),
         "" if record.pool_size is None else str(record.pool_size),
         record.model or "",
     ]

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from experiments.cell import Workers, derived_seed, measure
-from experiments.gaussian import COUPLINGS, SCHEMES, VARIANCES, Cell, open_cell
+from experiments.gaussian import COUPLINGS, SCHEMES, VARIANCES, Cell, GaussianCoupling, open_cell
 from experiments.plan import Plan
 from experiments.progress import progress
 from experiments.reference_cells import REFERENCES, available_schemes, installed, measure_reference
 from experiments.results import RESULTS_NAME, Record, Results
-from shared_rng import CodecError, Coupling
+from shared_rng import CodecError
 from shared_rng.session import PROTOCOL_VERSION
 
 _LEAST = {"choose_trials": 10, "trials": 100, "repetitions": 1}
@@ -46,7 +46,7 @@ class SweepOptions:
     """
 
     schemes: tuple[str, ...] = field(default_factory=available_schemes)
-    couplings: tuple[Coupling, ...] = COUPLINGS
+    couplings: tuple[GaussianCoupling, ...] = COUPLINGS
     decoders: tuple[int, ...] = (1, 2, 3, 4)
     bins: tuple[int, ...] = (2, 4, 8, 16, 32, 64)
     variances: tuple[float, ...] = VARIANCES

@@ -82,9 +82,11 @@ TOY = Record(
     payload_bytes=0,
     seconds=0.1,
     measured_bits=1.001,
-    mse_db_sem=0.03,
     mse_db_integrated=-5.6,
     mse_db_integrated_sem=0.04,
+    core_db=-5.9,
+    far_messages=7,
+    far_share_integrated=1e-7,
     match_optimum=0.6,
 )
 CONFIGURATION = {"command": "python -m experiments demo", "bins": [4, 8], "seed": 2**127, "model": "mnist – β"}
