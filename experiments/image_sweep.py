@@ -22,6 +22,7 @@ import numpy as np
 from experiments.catalogue import Model, folder_name, models_for
 from experiments.image_cells import CellTrials
 from experiments.image_records import cell_record, with_gains
+from experiments.image_references import ReferenceUnit, reference_record
 from experiments.image_work import (
     Cell,
     CodingUnit,
@@ -163,13 +164,14 @@ class ImageSweep:
     def run(self, processes: int) -> Results:
         """Train, choose and evaluate all that is not done yet."""
         self._write()
-        left = [cell for cell in self.options.cells() if cell not in self._records]
+        left = [cell for cell in self.options.cells() if astuple(cell) not in self._records]
         with progress() as bar, workers(processes) as pool:
             try:
                 self._bar, self._task = bar, bar.add_task("training", total=None)
                 candidates = self._candidates(left, pool)
                 self._choose(candidates, pool)
                 self._evaluate(candidates, pool)
+                self._measure_references(pool)
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
         return self._write()
@@ -181,25 +183,28 @@ class ImageSweep:
         for cell in cells:
             named = models_for(self._named, cell.recipe, self.options.dataset, cell.decoders, cell.bins)
             folders[cell] = [model.folder for model in named]
-            for unit in () if named else self._training(cell):
+            for unit in () if named else self._training(cell.recipe, cell.decoders, cell.bins):
                 folders[cell].append(unit.out)
                 if not (unit.out / CARD_NAME).is_file():
                     missing[unit.out] = unit
-        self._bar.update(self._task, total=len(missing), completed=0)
-        for number, folder in enumerate(pool.map(train_unit, missing.values()), start=1):
-            self._bar.update(self._task, completed=number)
-            self._bar.console.print(f"trained {number} of {len(missing)}: {folder.name}")
+        self._train(list(missing.values()), pool)
         return {cell: list(self._settings(cell, own)) for cell, own in folders.items()}
 
-    def _training(self, cell: Cell) -> Iterator[TrainingUnit]:
-        """How each model of the recipe's grid would be trained."""
-        kind = recipe_kind(cell.recipe)
+    def _train(self, missing: Sequence[TrainingUnit], pool: ProcessPoolExecutor) -> None:
+        self._bar.update(self._task, description="training", total=len(missing), completed=0)
+        for number, folder in enumerate(pool.map(train_unit, missing), start=1):
+            self._bar.update(self._task, completed=number)
+            self._bar.console.print(f"trained {number} of {len(missing)}: {folder.name}")
+
+    def _training(self, recipe: str, decoders: int, bins: int) -> Iterator[TrainingUnit]:
+        """How each model of a recipe's grid would be trained."""
+        kind = recipe_kind(recipe)
         training = replace(kind.training, seed=self.options.training_seed)
         if self.options.epochs is not None:
             training = replace(training, epochs=self.options.epochs)
-        for options in kind.grid(cell.decoders, cell.bins):
-            name = folder_name(self.options.dataset, cell.recipe, options, training)
-            yield TrainingUnit(self._test, cell.recipe, options, training, self._models / name)
+        for options in kind.grid(decoders, bins):
+            name = folder_name(self.options.dataset, recipe, options, training)
+            yield TrainingUnit(self._test, recipe, options, training, self._models / name)
 
     def _settings(self, cell: Cell, folders: Sequence[Path]) -> Iterator[Setting]:
         for folder in folders:
@@ -235,9 +240,29 @@ class ImageSweep:
             for cell in cells:
                 session = setting.session(cell, model.card, seeds[0])
                 seed = model.options.get("seed")
-                self._records[cell] = cell_record(self.options.dataset, session, trials[cell], model, seed)
+                self._records[astuple(cell)] = cell_record(self.options.dataset, session, trials[cell], model, seed)
                 self._errors(cell).parent.mkdir(exist_ok=True)
                 np.save(self._errors(cell), np.mean([t.errors.min(axis=0) for t in trials[cell]], axis=0))
+            self._write()
+
+    def _measure_references(self, pool: ProcessPoolExecutor) -> None:
+        """What needs no codec: nothing sent, with networks and with a linear prediction, and k-means."""
+        messages = min(self.options.messages, len(source_arrays(self._test)))
+        units, missing = [], []
+        for k in self.options.decoders:
+            (training,) = self._training("zero-bits", k, 1)
+            missing += [] if (training.out / CARD_NAME).is_file() else [training]
+            seed = self.options.training_seed
+            units.append(ReferenceUnit(self._test, "zero-bits", k, 1, messages, training.out, seed))
+            units.append(ReferenceUnit(self._test, "linear", k, 1, messages))
+        units += [ReferenceUnit(self._test, "k-means", 1, bins, messages) for bins in self.options.bins]
+        left = [unit for unit in units if (unit.name, "none", unit.decoders, unit.bins) not in self._records]
+        if any(unit.name == "zero-bits" for unit in left):
+            self._train(missing, pool)
+        self._bar.update(self._task, description="references", total=len(left), completed=0)
+        for unit, record in zip(left, pool.map(reference_record, left), strict=True):
+            self._records[unit.name, "none", unit.decoders, unit.bins] = record
+            self._bar.advance(self._task)
             self._write()
 
     def _errors(self, cell: Cell) -> Path:
@@ -277,20 +302,24 @@ class ImageSweep:
 
     def _write(self) -> Results:
         seconds = round(self._spent + time.perf_counter() - self._started, 1)
-        cells = [cell for cell in self.options.cells() if cell in self._records]
-        records = with_gains([self._records[cell] for cell in cells], [np.load(self._errors(cell)) for cell in cells])
+        cells = [cell for cell in self.options.cells() if astuple(cell) in self._records]
+        records = with_gains(
+            [self._records[astuple(cell)] for cell in cells], [np.load(self._errors(cell)) for cell in cells]
+        )
+        records += [record for key, record in sorted(self._records.items()) if key[1] == "none"]
         results = Results({**self._description, **self._identity, "seconds": seconds}, records)
         results.write(self.out)
         return results
 
-    def _resume(self) -> tuple[dict[Cell, Record], float]:
+    def _resume(self) -> tuple[dict[tuple[str, str, int, int], Record], float]:
         if not (self.out / RESULTS_NAME).exists():
             return {}, 0.0
         results = Results.read(self.out)
         for name, asked in self._identity.items():
             if (stored := results.configuration.get(name)) != asked:
                 raise CodecError(name, asked, f"{stored}, as {self.out / RESULTS_NAME} has, or another folder")
-        records = {(r.recipe, r.coupling, r.decoders, r.bins): r for r in results.records}
-        found = {c: records[astuple(c)] for c in self.options.cells() if astuple(c) in records}
-        found = {cell: record for cell, record in found.items() if self._errors(cell).is_file()}
+        found = {(r.recipe or "", r.coupling, r.decoders, r.bins): r for r in results.records}
+        for cell in self.options.cells():
+            if not self._errors(cell).is_file():
+                found.pop(astuple(cell), None)
         return found, float(results.configuration["seconds"])

@@ -14,6 +14,7 @@ from experiments.image_task import ImageTask
 from experiments.paper_recipe import PaperOptions, PaperRecipe, paper_grid, paper_pools
 from experiments.region_recipe import RegionOptions, RegionRecipe
 from experiments.training import Recipe, TrainingOptions
+from experiments.zero_bits_recipe import ZeroBitsOptions, ZeroBitsRecipe
 from shared_rng import CodecError, Coupling, ModelCard
 
 
@@ -51,6 +52,14 @@ def _region_pools(card: ModelCard, decoders: int, bins: int) -> list[dict[str, A
     return [{"pool_size": size, "latent_dimension": dimension, "binning": "region"}]
 
 
+def _zero_bits_grid(decoders: int, bins: int) -> list[ZeroBitsOptions]:
+    return [ZeroBitsOptions(decoders=decoders)]
+
+
+def _no_pools(card: ModelCard, decoders: int, bins: int) -> list[dict[str, Any]]:
+    return []
+
+
 RECIPES: dict[str, RecipeKind] = {
     PaperRecipe.name: RecipeKind(PaperOptions, PaperRecipe, paper_grid, paper_pools, TrainingOptions(epochs=12)),
     RegionRecipe.name: RecipeKind(
@@ -59,6 +68,10 @@ RECIPES: dict[str, RecipeKind] = {
         _region_grid,
         _region_pools,
         TrainingOptions(epochs=12, batch=256, learning_rate=2e-3),
+    ),
+    # A reference: it takes no messages, so it has no cells of its own.
+    ZeroBitsRecipe.name: RecipeKind(
+        ZeroBitsOptions, ZeroBitsRecipe, _zero_bits_grid, _no_pools, TrainingOptions(epochs=12), ()
     ),
 }
 
