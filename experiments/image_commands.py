@@ -166,7 +166,7 @@ def sweep_command(dataset: str) -> Callable[..., None]:
         bins: Bins = "4,8,16,32,64",
         messages: Messages = 10000,
         coding_seeds: CodingSeeds = 3,
-        choose_messages: ChooseMessages = 1500,
+        choose_messages: ChooseMessages = 1000,
         epochs: Epochs = None,
         training_seed: TrainingSeed = 1,
         quick: Quick = False,

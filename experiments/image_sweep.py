@@ -73,7 +73,7 @@ class ImageSweepOptions:
     bins: tuple[int, ...] = (4, 8, 16, 32, 64)
     messages: int = 10000
     coding_seeds: int = 3
-    choose_messages: int = 1500
+    choose_messages: int = 1000
     largest_pool: int = 4096
     epochs: int | None = None
     training_seed: int = 1
@@ -213,25 +213,42 @@ class ImageSweep:
                     yield Setting.of(folder, fields)
 
     def _choose(self, candidates: dict[Cell, list[Setting]], pool: ProcessPoolExecutor) -> None:
-        """Try every setting of the cells that have a choice."""
-        wanted: dict[Setting, list[Cell]] = defaultdict(list)
-        for cell, settings in candidates.items():
-            for setting in settings if len(settings) > 1 else ():
-                if self._choices.score(cell, setting) is None:
-                    wanted[setting].append(cell)
+        """Try the settings of the cells that have a choice: of each model, pools in order as long as the next helps."""
         count = min(self.options.choose_messages, len(source_arrays(self._held_out)))
-        groups = [(setting, tuple(cells), (CHOICE_SEED,)) for setting, cells in wanted.items()]
-        for setting, cells, trials in self._code(groups, self._held_out, count, pool, "choosing"):
-            scores = {c: float(trials[c][0].errors.min(axis=0).mean()) / 2.0 for c in cells}
-            self._choices.put(setting, scores)
+        while True:
+            wanted: dict[Setting, list[Cell]] = defaultdict(list)
+            for cell, settings in candidates.items():
+                for model in {setting.model: None for setting in settings if len(settings) > 1}:
+                    due = self._due(cell, [setting for setting in settings if setting.model == model])
+                    if due is not None:
+                        wanted[due].append(cell)
+            if not wanted:
+                return
+            groups = [(setting, tuple(cells), (CHOICE_SEED,)) for setting, cells in wanted.items()]
+            for setting, cells, trials in self._code(groups, self._held_out, count, pool, "choosing"):
+                scores = {c: float(trials[c][0].errors.min(axis=0).mean()) / 2.0 for c in cells}
+                self._choices.put(setting, scores)
+
+    def _due(self, cell: Cell, settings: Sequence[Setting]) -> Setting | None:
+        """The next of one model's settings to try, None once one was no better than that before it."""
+        before = float("inf")
+        for setting in settings:
+            score = self._choices.score(cell, setting)
+            if score is None:
+                return setting
+            if score >= before:
+                return None
+            before = score
+        return None
 
     def _evaluate(self, candidates: dict[Cell, list[Setting]], pool: ProcessPoolExecutor) -> None:
         chosen: dict[Setting, list[Cell]] = defaultdict(list)
         for cell, settings in candidates.items():
             if not settings:
                 raise CodecError(str(cell), "no model", "one, or a larger pool")
-            scores = [self._choices.score(cell, setting) or 0.0 for setting in settings]
-            chosen[settings[int(np.argmin(scores))]].append(cell)
+            scores = {setting: self._choices.score(cell, setting) for setting in settings}
+            tried = {setting: score for setting, score in scores.items() if score is not None}
+            chosen[min(tried, key=lambda setting: tried[setting]) if tried else settings[0]].append(cell)
         count = min(self.options.messages, len(source_arrays(self._test)))
         seeds = tuple(range(1, self.options.coding_seeds + 1))
         groups = [(setting, tuple(cells), seeds) for setting, cells in chosen.items()]

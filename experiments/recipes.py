@@ -30,7 +30,7 @@ class RecipeKind:
         grid: options of all models to choose from in a cell of K decoders and L_max bins, which a sweep trains
             where they are missing.
         pools: session fields to choose from, given the model's card, K and L_max: ``pool_size`` and whatever else is
-            not the default.
+            not the default. They are tried in this order as long as the next is better.
         training: options of the loop that are the recipe's defaults.
         couplings: those that are measured; each cell's choice is made for each of them.
     """

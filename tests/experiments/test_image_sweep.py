@@ -14,6 +14,7 @@ from experiments import image_sweep, images, paper_recipe
 from experiments.catalogue import Model, named_models
 from experiments.coding import code_in_process
 from experiments.image_sweep import ImageSweep, ImageSweepOptions
+from experiments.image_work import Setting
 from experiments.images import MNIST
 from experiments.results import Record, Results
 from shared_rng import Session, load_card
@@ -121,17 +122,29 @@ def test_baseline_of_one_decoder_is_gls(out: Path) -> None:
 
 
 def test_choice_is_the_best_of_the_grid(out: Path) -> None:
-    """Two models of N = 32 and 64; of 128 there is none, since that is above the largest pool."""
+    """Two models of N = 32 and 64; 128 is above the largest pool."""
     choices = image_sweep.Choices(out / "choices.json")
-    assert len(choices._scores) == 2 * 2 * 8
     for record in coded(out):
-        own = {
-            k: v for k, v in choices._scores.items() if f'"{record.coupling}", {record.decoders}, {record.bins},' in k
-        }
+        key = f'"{record.coupling}", {record.decoders}, {record.bins},'
+        own = {name: score for name, score in choices._scores.items() if key in name}
+        assert sum("32" in name.split("pool_size")[1] for name in own) == 2
         assert len(own) == 4
-        best = min(own, key=lambda key: own[key])
+        best = min(own, key=lambda name: own[name])
         assert str(record.model) in best
         assert f'"pool_size", {record.pool_size}]' in best
+
+
+def test_pools_are_tried_as_long_as_they_help(out: Path, data: Path, tmp_path: Path) -> None:
+    """A chain ends after the first that is no better."""
+    sweep = ImageSweep(OPTIONS, data, tmp_path)
+    cell = OPTIONS.cells()[0]
+    settings = [Setting.of(out, {"pool_size": size}) for size in (32, 64, 128, 256)]
+    tried = []
+    scores = iter([0.3, 0.2, 0.2, 0.1])
+    while (due := sweep._due(cell, settings)) is not None:
+        tried.append(due)
+        sweep._choices.put(due, {cell: next(scores)})
+    assert tried == settings[:3]
 
 
 def test_goes_on_where_it_ended(out: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
