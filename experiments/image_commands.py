@@ -86,16 +86,19 @@ def train(
     size: Annotated[tuple[int, int] | None, typer.Option(help="Height and width of your images.")] = None,
     side: Annotated[str, typer.Option(help="Half that decoders see crops of: left, right, top, bottom.")] = "left",
     crop: Annotated[int | None, typer.Option(help="Height and width of a crop.")] = None,
-    recipe: Annotated[str, typer.Option(help="How to train: paper or region.")] = "paper",
+    recipe: Annotated[str, typer.Option(help="How to train: paper, region, discrete, list or quantiser.")] = "paper",
     beta: Annotated[
         float | None, typer.Option(min=0.0, help="Weight of the rate (nats) against squared error (paper).")
     ] = None,
     architecture: Annotated[
         str | None, typer.Option(help="Networks: small or paper (convolutional; wants a GPU) (paper).")
     ] = None,
-    decoders: Annotated[int | None, typer.Option(help="K that the model is for (region).")] = None,
-    bins: Annotated[int | None, typer.Option(help="L_max that the model is for (region).")] = None,
+    decoders: Annotated[int | None, typer.Option(help="K that the model is for (all but paper).")] = None,
+    bins: Annotated[int | None, typer.Option(help="L_max that the model is for (all but paper).")] = None,
     pool_size: Annotated[int | None, typer.Option(help="N that the model is for (region).")] = None,
+    start: Annotated[
+        str | None, typer.Option(help="Codebook model, name or folder, to start from (discrete, list, quantiser).")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
     batch: Annotated[int | None, typer.Option(min=8, help="Images a step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(min=0.0, help="Adam's first step size.")] = None,
@@ -115,6 +118,7 @@ def train(
                 "decoders": decoders,
                 "bins": bins,
                 "pool_size": pool_size,
+                "start": start,
             },
         )
         own = None if images is None else OwnImages(images, size, side, crop)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from experiments.codebook_recipe import CodebookOptions, ListRecipe, QuantiserRecipe
 from experiments.image_task import ImageTask
 from experiments.paper_recipe import PaperOptions, PaperRecipe, paper_grid, paper_pools
 from experiments.region_recipe import RegionOptions, RegionRecipe
@@ -73,6 +74,8 @@ RECIPES: dict[str, RecipeKind] = {
     ZeroBitsRecipe.name: RecipeKind(
         ZeroBitsOptions, ZeroBitsRecipe, _zero_bits_grid, _no_pools, TrainingOptions(epochs=12), ()
     ),
+    ListRecipe.name: RecipeKind(CodebookOptions, ListRecipe, TrainingOptions(epochs=20)),
+    QuantiserRecipe.name: RecipeKind(CodebookOptions, QuantiserRecipe, TrainingOptions(epochs=20)),
 }
 
 
