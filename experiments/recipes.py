@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from experiments.codebook_recipe import CodebookOptions, ListRecipe, QuantiserRecipe
+from experiments.discrete_recipe import DiscreteRecipe
 from experiments.image_task import ImageTask
 from experiments.paper_recipe import PaperOptions, PaperRecipe, paper_grid, paper_pools
 from experiments.region_recipe import RegionOptions, RegionRecipe
@@ -76,6 +77,7 @@ RECIPES: dict[str, RecipeKind] = {
     ),
     ListRecipe.name: RecipeKind(CodebookOptions, ListRecipe, TrainingOptions(epochs=20)),
     QuantiserRecipe.name: RecipeKind(CodebookOptions, QuantiserRecipe, TrainingOptions(epochs=20)),
+    DiscreteRecipe.name: RecipeKind(CodebookOptions, DiscreteRecipe, TrainingOptions(epochs=20)),
 }
 
 

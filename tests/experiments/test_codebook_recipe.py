@@ -1,0 +1,190 @@
+"""Codebook recipes: what a step's loss is made of, what starting from another model means, and that it learns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from decoder import load_decoder_model
+from encoder import load_encoder_model
+from experiments.codebook_recipe import (
+    CodebookOptions,
+    CodebookRecipe,
+    ListRecipe,
+    QuantiserRecipe,
+    drawn_error,
+    drawn_messages,
+    start_from,
+    word_errors,
+)
+from experiments.coding import code_in_process
+from experiments.discrete_recipe import DiscreteRecipe
+from experiments.distortion import best_squared_errors
+from experiments.image_task import Images, ImageTask
+from experiments.recipes import RECIPES, recipe_options
+from experiments.training import TrainingData, TrainingOptions, train
+from shared_rng import Codebook, Coupling, ModelCard, Session, load_card
+from tests.models import refused, uniforms
+
+TASK = ImageTask("shades", height=8, width=8, crop=4)
+
+
+def shades(count: int, seed: int = 5) -> Images:
+    """Images whose right half is one of four shades; the left half tells nothing."""
+    images = np.floor(20 * uniforms(count * 64, seed)).astype(np.uint8).reshape(count, 8, 8)
+    images[:, :, 4:] += (np.floor(4 * uniforms(count, seed + 1)).astype(np.uint8) * 70)[:, None, None]
+    return images
+
+
+def trained(folder: Path, recipe: type[CodebookRecipe], options: CodebookOptions, epochs: int = 12) -> ModelCard:
+    data = TrainingData(TASK, shades(1200), "--images DIR")
+    return train(lambda: recipe(TASK, options), data, folder, TrainingOptions(epochs=epochs, batch=40, seed=1))
+
+
+def coded(card: ModelCard, coupling: Coupling) -> float:
+    """mse_paper of 300 images through a real session."""
+    book = Codebook.from_card(card)
+    fields = {"pool_kind": "discrete", "pool_size": book.words, "bins": book.bins, "model_digest": card.digest}
+    session = Session(seed=1, decoders=2, coupling=coupling, **fields)
+    images = shades(300, 8)
+    sources, sides = TASK.sources(images), [TASK.side_information(images, k) for k in range(2)]
+    outcome = code_in_process(session, load_encoder_model(card), load_decoder_model(card), sources, sides)
+    return float(best_squared_errors(sources, outcome.reconstructions).mean()) / 2.0
+
+
+NOISE = 400 / 12 / 127.5**2 / 2.0
+"""mse_paper of a reconstruction that knows the shade: 20 grey levels, evenly."""
+TWO_SHADES = 35.0**2 / 127.5**2 / 2.0
+"""What is added where a reconstruction lies between two neighbouring shades."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> object:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def list_card(tmp_path_factory: pytest.TempPathFactory) -> ModelCard:
+    return trained(tmp_path_factory.mktemp("list"), ListRecipe, CodebookOptions(2, 2))
+
+
+def test_a_list_learns_all_shades(list_card: ModelCard) -> None:
+    """One bit and two decoders: four words, one a shade. What the card says is what a session gives."""
+    found = coded(list_card, "list")
+    assert found < NOISE + 0.1 * TWO_SHADES
+    assert list_card.training["metrics"]["mse_paper"] == pytest.approx(found, rel=0.3)
+
+
+def test_a_quantiser_learns_pairs(tmp_path: Path) -> None:
+    """Two words: between two shades each. Its exported distribution is nearly its greatest weight."""
+    card = trained(tmp_path, QuantiserRecipe, CodebookOptions(2, 2))
+    assert coded(card, "gls") == pytest.approx(NOISE + TWO_SHADES, rel=0.15)
+    logits = load_encoder_model(card).log_weights(TASK.sources(shades(50)), np.tile([[0.0], [1.0]], (50, 1, 1)))
+    assert np.median(np.abs(logits[:, 0] - logits[:, 1])) > 8.0
+
+
+def test_gls_is_better_than_one_shared_race(list_card: ModelCard, tmp_path: Path) -> None:
+    """Two words a bin that the side information does not tell apart: two races hit 2/3 of the time, one 1/2."""
+    options = CodebookOptions(2, 2, start=str(list_card.weights.parent) if list_card.weights else None)
+    card = trained(tmp_path, DiscreteRecipe, options, epochs=4)
+    gls, baseline = coded(card, "gls"), coded(card, "baseline")
+    assert gls < 0.85 * baseline
+    metrics = card.training["metrics"]
+    assert metrics["mse_paper"] < 0.85 * metrics["mse_paper_baseline"]
+    assert card.training["options"]["start"] == options.start
+
+
+@pytest.mark.parametrize("recipe", [ListRecipe, QuantiserRecipe, DiscreteRecipe])
+@pytest.mark.parametrize(("decoders", "bins"), [(1, 2), (3, 8)])
+def test_a_step(recipe: type[CodebookRecipe], decoders: int, bins: int) -> None:
+    """Every half has a gradient, at the start and in the end."""
+    torch.manual_seed(1)
+    made = recipe(TASK, CodebookOptions(decoders, bins))
+    source, sides = torch.rand(16, 32), torch.rand(16, decoders, 16)
+    for share in (0.0, 0.99):
+        made.modules().zero_grad()
+        loss, parts = made.step(source, sides, share)
+        loss.backward()
+        assert all(np.isfinite(value) for value in parts.values())
+        for name in ("encoder.layers.4.weight", "decoder.scale", "decoder.features.0.weight", "decoder.output.bias"):
+            gradient = dict(made.modules().named_parameters())[name].grad
+            assert gradient is not None
+            assert gradient.abs().sum() > 0.0
+
+
+def test_errors_are_those_of_the_decoder() -> None:
+    """Scored in blocks and drawn one by one: the same numbers as one reconstruction at a time."""
+    torch.manual_seed(2)
+    made = ListRecipe(TASK, CodebookOptions(3, 4))
+    source, fused = torch.rand(700, 32), torch.randn(700, 3, 512)
+    messages = drawn_messages(torch.zeros(700, 4), 2)
+    assert (messages[:, 0] != messages[:, 1]).all()
+    words = made.words(messages)
+    assert torch.equal(words % 4, messages.unsqueeze(-1).expand(-1, -1, 3))
+    assert torch.equal(words[:, :, 2] - words[:, :, 0], torch.full((700, 2), 8))
+    errors = word_errors(made.decoder, source, fused, words)
+    one = made.decoder.reconstruct(fused[5, 2], words[5, 1, 2])
+    assert errors[5, 1, 2].item() == pytest.approx((one - source[5]).square().sum().item(), rel=1e-5)
+    drawn = torch.full((700,), 1 * 3 + 2)
+    assert drawn_error(made.decoder, source, fused, words, drawn).item() == pytest.approx(
+        errors[:, 1, 2].mean().item(), rel=1e-5
+    )
+
+
+def test_messages_are_drawn_by_their_weight() -> None:
+    """First draws follow softmax(logits): 40,000 of probability .2 have standard error .002."""
+    torch.manual_seed(3)
+    logits = torch.log(torch.tensor([0.2, 0.5, 0.3])).expand(40_000, -1)
+    shares = torch.bincount(drawn_messages(logits, 2)[:, 0], minlength=3) / 40_000
+    assert shares.tolist() == pytest.approx([0.2, 0.5, 0.3], abs=0.01)
+
+
+@pytest.mark.parametrize(("decoders", "bins"), [(2, 2), (2, 4), (4, 2), (1, 2)])
+def test_starting_from_another_model(list_card: ModelCard, decoders: int, bins: int) -> None:
+    """Networks are taken over, words and the encoder's rows by bin and word of the bin; copies have noise."""
+    torch.manual_seed(4)
+    card = ModelCard("codebook", list_card.architecture | {"words": bins * decoders, "bins": bins}, {}, None, b"")
+    original = ListRecipe(TASK, CodebookOptions(2, 2))
+    made = ListRecipe(TASK, CodebookOptions(decoders, bins))
+    start_from(list_card, Codebook.from_card(list_card), original.encoder, original.decoder)
+    start_from(list_card, Codebook.from_card(card), made.encoder, made.decoder)
+    assert torch.equal(made.decoder.mixing.weight, original.decoder.mixing.weight)
+    for word in range(bins * decoders):
+        source = word % bins % 2 + 2 * (word // bins % 2)
+        same = torch.equal(made.decoder.scale[word], original.decoder.scale[source])
+        assert same == (word % bins < 2 and word // bins < 2)
+        torch.testing.assert_close(made.decoder.scale[word], original.decoder.scale[source], atol=0.4, rtol=0.0)
+    found = [
+        torch.equal(made.encoder.layers[4].weight[m], original.encoder.layers[4].weight[m % 2]) for m in range(bins)
+    ]
+    assert found == [m < 2 for m in range(bins)]
+
+
+def test_starting_from_what_does_not_fit(list_card: ModelCard) -> None:
+    with refused("--start", "a model of source vae", "a model of source codebook"):
+        ListRecipe(TASK, CodebookOptions(start="mnist"))
+    other = ImageTask("other", height=10, width=10, crop=4)
+    assert list_card.weights is not None
+    with refused("--start", "size mismatch", "a model of the same sizes"):
+        ListRecipe(other, CodebookOptions(start=str(list_card.weights.parent)))
+
+
+def test_recipes_are_registered() -> None:
+    for name in ("list", "quantiser", "discrete"):
+        assert recipe_options(name, {"bins": 4, "decoders": None, "start": "x"}) == CodebookOptions(4, 4, "x")
+        assert RECIPES[name].make(TASK, CodebookOptions(1, 2)).card()[1]["bins"] == 2
+    with refused("--beta", "1.0", "options of recipe list"):
+        recipe_options("list", {"beta": 1.0})
+    with refused("decoders, bins", "0, 16"):
+        ListRecipe(TASK, CodebookOptions(0))
+
+
+def test_saved_cards_are_read_again(list_card: ModelCard) -> None:
+    assert list_card.weights is not None
+    assert load_card(list_card.weights.parent).digest == list_card.digest
