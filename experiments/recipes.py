@@ -58,6 +58,14 @@ def _zero_bits_grid(decoders: int, bins: int) -> list[ZeroBitsOptions]:
     return [ZeroBitsOptions(decoders=decoders)]
 
 
+def _codebook_grid(decoders: int, bins: int) -> list[CodebookOptions]:
+    return [CodebookOptions(decoders=decoders, bins=bins)]
+
+
+def _codebook_pools(card: ModelCard, decoders: int, bins: int) -> list[dict[str, Any]]:
+    return [{"pool_kind": "discrete", "pool_size": card.size("words")}]
+
+
 def _no_pools(card: ModelCard, decoders: int, bins: int) -> list[dict[str, Any]]:
     return []
 
@@ -75,9 +83,15 @@ RECIPES: dict[str, RecipeKind] = {
     ZeroBitsRecipe.name: RecipeKind(
         ZeroBitsOptions, ZeroBitsRecipe, _zero_bits_grid, _no_pools, TrainingOptions(epochs=12), ()
     ),
-    ListRecipe.name: RecipeKind(CodebookOptions, ListRecipe, TrainingOptions(epochs=20)),
-    QuantiserRecipe.name: RecipeKind(CodebookOptions, QuantiserRecipe, TrainingOptions(epochs=20)),
-    DiscreteRecipe.name: RecipeKind(CodebookOptions, DiscreteRecipe, TrainingOptions(epochs=20)),
+    ListRecipe.name: RecipeKind(
+        CodebookOptions, ListRecipe, _codebook_grid, _codebook_pools, TrainingOptions(epochs=20), ("list",)
+    ),
+    QuantiserRecipe.name: RecipeKind(
+        CodebookOptions, QuantiserRecipe, _codebook_grid, _codebook_pools, TrainingOptions(epochs=20), ("gls",)
+    ),
+    DiscreteRecipe.name: RecipeKind(
+        CodebookOptions, DiscreteRecipe, _codebook_grid, _codebook_pools, TrainingOptions(epochs=20)
+    ),
 }
 
 
