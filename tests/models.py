@@ -124,3 +124,66 @@ def write_vae(
     }
     (folder / "card.json").write_text(json.dumps(card), encoding="utf-8")
     return load_card(folder)
+
+
+CODEBOOK_WORDS, CODEBOOK_BINS = 12, 4
+
+CODEBOOK_ARCHITECTURE: dict[str, Any] = {
+    "words": CODEBOOK_WORDS,
+    "bins": CODEBOOK_BINS,
+    "source_height": 4,
+    "source_width": 3,
+    "side_height": 3,
+    "side_width": 2,
+    "encoder_hidden": 10,
+    "decoder_hidden": 9,
+    "decoder_width": 8,
+}
+
+
+def codebook_shapes(coupling: str, channels: int = 1) -> dict[str, tuple[int, ...]]:
+    """The names and shapes of a weights file, which are its format."""
+    outputs = CODEBOOK_BINS if coupling == "list" else CODEBOOK_WORDS
+    classifier = {"decoder.classifier.weight": (CODEBOOK_WORDS, 9), "decoder.classifier.bias": (CODEBOOK_WORDS,)}
+    return {
+        "encoder.layers.0.weight": (10, 12 * channels),
+        "encoder.layers.0.bias": (10,),
+        "encoder.layers.2.weight": (10, 10),
+        "encoder.layers.2.bias": (10,),
+        "encoder.layers.4.weight": (outputs, 10),
+        "encoder.layers.4.bias": (outputs,),
+        "decoder.features.0.weight": (9, 6 * channels),
+        "decoder.features.0.bias": (9,),
+        "decoder.features.2.weight": (9, 9),
+        "decoder.features.2.bias": (9,),
+        "decoder.fusion.weight": (8, 9),
+        "decoder.fusion.bias": (8,),
+        "decoder.scale": (CODEBOOK_WORDS, 8),
+        "decoder.shift": (CODEBOOK_WORDS, 8),
+        "decoder.mixing.weight": (8, 8),
+        "decoder.mixing.bias": (8,),
+        "decoder.output.weight": (12 * channels, 8),
+        "decoder.output.bias": (12 * channels,),
+    } | ({} if coupling == "list" else classifier)
+
+
+def codebook_tensors(coupling: str, channels: int = 1) -> dict[str, npt.NDArray[np.float32]]:
+    """Fixed random weights of the tiny codebook."""
+    named = codebook_shapes(coupling, channels)
+    sizes = [int(np.prod(shape)) for shape in named.values()]
+    parts = np.split(2.0 * uniforms(sum(sizes)) - 1.0, np.cumsum(sizes)[:-1])
+    return {n: p.reshape(shape).astype(np.float32) for (n, shape), p in zip(named.items(), parts, strict=True)}
+
+
+def write_codebook(folder: Path, coupling: str = "gls", channels: int = 1, **changes: Any) -> ModelCard:
+    """Write a tiny codebook's model folder, with changes to the architecture."""
+    weights = folder / "weights.safetensors"
+    save_file(codebook_tensors(coupling, channels), weights)
+    colours = {} if channels == 1 else {"channels": channels}
+    card = {
+        "source": "codebook",
+        "architecture": CODEBOOK_ARCHITECTURE | {"coupling": coupling} | colours | changes,
+        "weights": {"file": weights.name, "sha256": hashlib.sha256(weights.read_bytes()).hexdigest()},
+    }
+    (folder / "card.json").write_text(json.dumps(card), encoding="utf-8")
+    return load_card(folder)

@@ -2,86 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
-from safetensors.numpy import save_file
 
 from decoder import Decoder, load_decoder_model
 from decoder.codebook import CodebookDecoderModel
 from encoder import Encoder, load_encoder_model
 from encoder.codebook import CodebookEncoderModel
 from shared_rng import ModelCard, SessionMismatch, load_card
-from tests.models import Floats, make_session, refused, uniforms
+from tests.models import CODEBOOK_BINS as BINS
+from tests.models import CODEBOOK_WORDS as WORDS
+from tests.models import Floats, codebook_tensors, make_session, refused, uniforms, write_codebook
 
-BATCH, WORDS, BINS = 12, 12, 4
+BATCH = 12
 SOURCES = (2.0 * uniforms(BATCH * 12, 2) - 1.0).reshape(BATCH, 4, 3)
 SIDES = (2.0 * uniforms(BATCH * 6, 3) - 1.0).reshape(BATCH, 3, 2)
-
-ARCHITECTURE: dict[str, Any] = {
-    "words": WORDS,
-    "bins": BINS,
-    "source_height": 4,
-    "source_width": 3,
-    "side_height": 3,
-    "side_width": 2,
-    "encoder_hidden": 10,
-    "decoder_hidden": 9,
-    "decoder_width": 8,
-}
-
-
-def shapes(coupling: str, channels: int = 1) -> dict[str, tuple[int, ...]]:
-    """The names and shapes of a weights file, which are its format."""
-    outputs = BINS if coupling == "list" else WORDS
-    classifier = {"decoder.classifier.weight": (WORDS, 9), "decoder.classifier.bias": (WORDS,)}
-    return {
-        "encoder.layers.0.weight": (10, 12 * channels),
-        "encoder.layers.0.bias": (10,),
-        "encoder.layers.2.weight": (10, 10),
-        "encoder.layers.2.bias": (10,),
-        "encoder.layers.4.weight": (outputs, 10),
-        "encoder.layers.4.bias": (outputs,),
-        "decoder.features.0.weight": (9, 6 * channels),
-        "decoder.features.0.bias": (9,),
-        "decoder.features.2.weight": (9, 9),
-        "decoder.features.2.bias": (9,),
-        "decoder.fusion.weight": (8, 9),
-        "decoder.fusion.bias": (8,),
-        "decoder.scale": (WORDS, 8),
-        "decoder.shift": (WORDS, 8),
-        "decoder.mixing.weight": (8, 8),
-        "decoder.mixing.bias": (8,),
-        "decoder.output.weight": (12 * channels, 8),
-        "decoder.output.bias": (12 * channels,),
-    } | ({} if coupling == "list" else classifier)
-
-
-def tensors(coupling: str, channels: int = 1) -> dict[str, npt.NDArray[np.float32]]:
-    named = shapes(coupling, channels)
-    sizes = [int(np.prod(shape)) for shape in named.values()]
-    parts = np.split(2.0 * uniforms(sum(sizes)) - 1.0, np.cumsum(sizes)[:-1])
-    return {n: p.reshape(shape).astype(np.float32) for (n, shape), p in zip(named.items(), parts, strict=True)}
-
-
-def write(folder: Path, coupling: str = "gls", channels: int = 1, **changes: Any) -> ModelCard:
-    """A tiny codebook's model folder, with changes to the architecture."""
-    weights = folder / "weights.safetensors"
-    save_file(tensors(coupling, channels), weights)
-    colours = {} if channels == 1 else {"channels": channels}
-    card = {
-        "source": "codebook",
-        "architecture": ARCHITECTURE | {"coupling": coupling} | colours | changes,
-        "weights": {"file": weights.name, "sha256": hashlib.sha256(weights.read_bytes()).hexdigest()},
-    }
-    (folder / "card.json").write_text(json.dumps(card), encoding="utf-8")
-    return load_card(folder)
 
 
 def ends(card: ModelCard, **changes: Any) -> tuple[Encoder, list[Decoder]]:
@@ -92,7 +31,7 @@ def ends(card: ModelCard, **changes: Any) -> tuple[Encoder, list[Decoder]]:
 
 
 def linear(name: str, x: Floats, coupling: str = "gls") -> Floats:
-    own = tensors(coupling)
+    own = codebook_tensors(coupling)
     return np.asarray(x @ own[f"{name}.weight"].astype(np.float64).T + own[f"{name}.bias"])
 
 
@@ -110,7 +49,7 @@ def test_encoder_weights(tmp_path: Path) -> None:
     """One log weight a word; for a list, one a message, which all words of the bin share."""
     pool = np.tile(np.arange(WORDS, dtype=np.float64)[:, None], (BATCH, 1, 1))
     for coupling in ("gls", "list"):
-        model = load_encoder_model(write(tmp_path, coupling))
+        model = load_encoder_model(write_codebook(tmp_path, coupling))
         assert isinstance(model, CodebookEncoderModel)
         found = model.log_weights(SOURCES, pool)
         expected = layers("encoder.layers", (0, 2, 4), SOURCES.reshape(BATCH, -1), coupling)
@@ -119,7 +58,7 @@ def test_encoder_weights(tmp_path: Path) -> None:
 
 def test_decoder_weights(tmp_path: Path) -> None:
     """The classifier's value of each word against its own message's side information, no other word's."""
-    model = load_decoder_model(write(tmp_path))
+    model = load_decoder_model(write_codebook(tmp_path))
     assert isinstance(model, CodebookDecoderModel)
     rows, words = np.array([0, 0, 3, 11]), np.array([2, 6, 11, 0])
     found = model.log_weights(SIDES, words.astype(np.float64)[:, None], rows)
@@ -131,9 +70,9 @@ def test_reconstruct(tmp_path: Path, coupling: str) -> None:
     """The network, recomputed with NumPy; NaN for a message without a word only."""
     words = np.arange(BATCH, dtype=np.float64)[::-1].copy()
     words[3] = np.nan
-    found = load_decoder_model(write(tmp_path, coupling)).reconstruct(words[:, None], SIDES)
+    found = load_decoder_model(write_codebook(tmp_path, coupling)).reconstruct(words[:, None], SIDES)
     assert np.isnan(found).all(axis=(1, 2)).tolist() == [b == 3 for b in range(BATCH)]
-    own = {name: tensor.astype(np.float64) for name, tensor in tensors(coupling).items()}
+    own = {name: tensor.astype(np.float64) for name, tensor in codebook_tensors(coupling).items()}
     chosen = np.arange(BATCH)[::-1]
     fused = linear("decoder.fusion", features(coupling), coupling)
     hidden = np.maximum(fused * (1.0 + own["decoder.scale"][chosen]) + own["decoder.shift"][chosen], 0.0)
@@ -146,7 +85,7 @@ def test_reconstruct(tmp_path: Path, coupling: str) -> None:
 @pytest.mark.parametrize("coupling", ["gls", "baseline", "list"])
 def test_codec(tmp_path: Path, coupling: str) -> None:
     """Every word that a decoder picks is of the bin; a batch of one picks as a batch of many does."""
-    card = write(tmp_path, "list" if coupling == "list" else "gls")
+    card = write_codebook(tmp_path, "list" if coupling == "list" else "gls")
     encoder, decoders = ends(card, coupling=coupling)
     sources = 20.0 * SOURCES  # far enough apart for a list to use several messages
     batch = encoder.encode(sources, 5)
@@ -169,7 +108,7 @@ def test_codec(tmp_path: Path, coupling: str) -> None:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_colour(tmp_path: Path, channels: int) -> None:
     colours = (3,) if channels == 3 else ()
-    encoder, decoders = ends(write(tmp_path, "list", channels))
+    encoder, decoders = ends(write_codebook(tmp_path, "list", channels))
     assert (encoder.model.source_shape, decoders[0].model.side_shape) == ((4, 3, *colours), (3, 2, *colours))
     batch = encoder.encode(np.zeros((2, 4, 3, *colours)))
     assert decoders[1].decode(batch.payload, np.zeros((2, 3, 2, *colours))).reconstructions.shape == (2, 4, 3, *colours)
@@ -191,7 +130,7 @@ def test_sessions_of_others(
     tmp_path: Path, coupling: str, change: dict[str, Any], field: str, given: str, expected: str
 ) -> None:
     """Refused at both ends, by the field's name."""
-    card = write(tmp_path, coupling)
+    card = write_codebook(tmp_path, coupling)
     fields = {"pool_kind": "discrete", "pool_size": WORDS, "bins": BINS, "decoders": 3, "model_digest": card.digest}
     session = make_session(**(fields | {"coupling": coupling} | change))
     with refused(field, given, expected, SessionMismatch):
@@ -214,10 +153,10 @@ DECODER_FIELDS = ["words", "source_height", "source_width", "side_height", "side
 )
 def test_card_that_does_not_fit_the_weights(tmp_path: Path, half: type, field: str) -> None:
     with refused(f"architecture.{field}", "16", "as the weights have"):
-        half(write(tmp_path, **{field: 16}))
+        half(write_codebook(tmp_path, **{field: 16}))
     for value in ("16", 0, 2.5, True):
         with refused(f"card architecture.{field}", repr(value), "an integer above 0"):
-            half(write(tmp_path, **{field: value}))
+            half(write_codebook(tmp_path, **{field: value}))
 
 
 @pytest.mark.parametrize("half", [CodebookEncoderModel, CodebookDecoderModel])
@@ -225,7 +164,7 @@ def test_bad_codebooks(tmp_path: Path, half: type) -> None:
     with refused("card architecture.coupling", "baseline", "gls or list"):
         half(_relabelled(tmp_path, "baseline"))
     with refused("card architecture.words", "12", "a multiple of architecture.bins, 8"):
-        half(write(tmp_path, bins=8))
+        half(write_codebook(tmp_path, bins=8))
     fault = ("card weights", "classifier") if half is CodebookDecoderModel else ("architecture.bins", "4")
     with refused(*fault):
         half(_relabelled(tmp_path, "list"))
@@ -233,7 +172,7 @@ def test_bad_codebooks(tmp_path: Path, half: type) -> None:
 
 def _relabelled(folder: Path, coupling: str) -> ModelCard:
     """Weights for gls with a card that says something else."""
-    write(folder)
+    write_codebook(folder)
     path = folder / "card.json"
     path.write_text(path.read_text().replace('"coupling": "gls"', f'"coupling": "{coupling}"'))
     return load_card(folder)
