@@ -40,6 +40,23 @@ class Outcome:
         return np.asarray((self.decoder_picks == self.encoder_picks).any(axis=0))
 
 
+@dataclass(frozen=True)
+class Example:
+    """What an example figure shows: some messages of one cell.
+
+    Attributes:
+        sources: [B, *source_shape] in [-1, 1].
+        sides: [K, B, *side_shape].
+        outcome: what came of them.
+        title: which cell it is.
+    """
+
+    sources: Floats
+    sides: Floats
+    outcome: Outcome
+    title: str
+
+
 def code_in_process(
     session: Session,
     encoder_model: EncoderModel,

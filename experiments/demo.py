@@ -16,7 +16,7 @@ import numpy.typing as npt
 from decoder.client import DecoderClient
 from encoder.client import EncoderClient
 from experiments import images
-from experiments.coding import BATCH, Outcome
+from experiments.coding import BATCH, Example, Outcome
 from experiments.distortion import best_squared_errors, compare_with_baseline, image_record
 from experiments.processes import ServiceProcess, running, start
 from experiments.progress import progress
@@ -56,16 +56,6 @@ class DemoOptions:
         for k in self.decoders:
             for bins in self.bins:
                 Session(seed=self.seed, pool_size=self.pool_size, bins=bins, decoders=k, model_digest=bytes(32))
-
-
-@dataclass(frozen=True)
-class Example:
-    """What the example figure shows: messages of the GLS cell with the most decoders and the middle L_max."""
-
-    sources: Floats
-    sides: Floats
-    outcome: Outcome
-    bins: int
 
 
 class Deployment:
@@ -167,7 +157,8 @@ def run_demo(options: DemoOptions) -> tuple[list[Record], Example]:
                 record = image_record("mnist", session, outcome, errors[coupling], seconds)
                 cell[coupling] = dataclasses.replace(record, transport_bytes=forward, transport_bytes_back=back)
                 if (k, bins, coupling) == (max(options.decoders), middle, "gls"):
-                    example = Example(sources, np.stack(sides), outcome, bins)
+                    title = f"GLS, K = {k}, {bins.bit_length() - 1} bits a message"
+                    example = Example(sources, np.stack(sides), outcome, title)
             records += [compare_with_baseline(cell["gls"], errors["gls"], errors["baseline"]), cell["baseline"]]
     assert example is not None
     return records, example

@@ -176,7 +176,7 @@ def sweep_command(dataset: str) -> Callable[..., None]:
         quick: Quick = False,
         workers: Processes = None,
     ) -> None:
-        from experiments import report
+        from experiments import image_report, report
         from experiments.catalogue import named_models
         from experiments.image_sweep import ImageSweep, ImageSweepOptions
 
@@ -199,12 +199,12 @@ def sweep_command(dataset: str) -> Callable[..., None]:
             named = named_models(model or [], dataset)
             run = ImageSweep(options, data, out, named, models, configuration(started))
             results = run.run(workers or os.cpu_count() or 1)
+            page = image_report.write_report(run, results)
         except (ValueError, OSError) as error:
             fail(error, EXIT_INPUT)
-        rows = [report.sweep_row(record) for record in results.records]
         title = f"{dataset}, {results.records[0].messages} messages a cell, best of K"
-        report.print_table(title, report.SWEEP_COLUMNS, rows)
-        print(f"results.json is in {out}")
+        report.print_table(title, image_report.COLUMNS, image_report.table(results.records))
+        print(f"results.json, report.html and its plots are in {page.parent}")
 
     tables = {"mnist": "13 and 14 on MNIST", "cifar10": "15 and 16 on CIFAR-10"}[dataset]
     sweep.__doc__ = f"Measure tables {tables}, with training; the same command goes on after an interruption."

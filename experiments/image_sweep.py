@@ -8,7 +8,6 @@ in any way goes on with the same command.
 
 from __future__ import annotations
 
-import json
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,8 @@ import numpy as np
 
 from experiments.catalogue import Model, folder_name, models_for
 from experiments.image_cells import CellTrials
+from experiments.image_choices import Choices
+from experiments.image_extras import write_pool_sizes
 from experiments.image_records import cell_record, with_gains
 from experiments.image_references import ReferenceUnit, reference_record
 from experiments.image_work import (
@@ -96,31 +97,16 @@ class ImageSweepOptions:
         ]
 
 
-class Choices:
-    """``mse_paper`` of every tried setting on held-out images, kept in a file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._scores: dict[str, float] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-    @staticmethod
-    def _key(cell: Cell, setting: Setting) -> str:
-        return json.dumps([*astuple(cell), setting.model.name, setting.pool])
-
-    def score(self, cell: Cell, setting: Setting) -> float | None:
-        """Of one setting, None before it was tried."""
-        return self._scores.get(self._key(cell, setting))
-
-    def put(self, setting: Setting, scores: dict[Cell, float]) -> None:
-        """Keep what a setting gave."""
-        self._scores |= {self._key(cell, setting): score for cell, score in scores.items()}
-        partial = self._path.with_suffix(".partial")
-        partial.write_text(json.dumps(self._scores, indent=0) + "\n", encoding="utf-8")
-        partial.replace(self._path)
-
-
 class ImageSweep:
-    """One run; :meth:`run` does it all."""
+    """One run; :meth:`run` does it all.
+
+    Attributes:
+        options: what to run.
+        out: folder of all that is written.
+        test_images: where the test images are.
+        description: what the configuration says.
+        records: all that are finished, by recipe, coupling, K and L_max.
+    """
 
     def __init__(
         self,
@@ -146,7 +132,7 @@ class ImageSweep:
         """
         self.options = options
         self.out = out
-        self._test = DataPlace(options.dataset, data, "test")
+        self.test_images = DataPlace(options.dataset, data, "test")
         self._held_out = DataPlace(options.dataset, data, "held_out")
         self._named = list(named)
         self._models = models or out / "models"
@@ -155,16 +141,16 @@ class ImageSweep:
             "models": [model.folder.name for model in named],
             **{name: list(v) if isinstance(v, tuple) else v for name, v in asdict(options).items()},
         }
-        self._description = description or {}
+        self.description = {**(description or {}), **self._identity}
         out.mkdir(parents=True, exist_ok=True)
-        self._records, self._spent = self._resume()
+        self.records, self._spent = self._resume()
         self._choices = Choices(out / CHOICES_NAME)
         self._started = time.perf_counter()
 
     def run(self, processes: int) -> Results:
         """Train, choose and evaluate all that is not done yet."""
         self._write()
-        left = [cell for cell in self.options.cells() if astuple(cell) not in self._records]
+        left = [cell for cell in self.options.cells() if astuple(cell) not in self.records]
         with progress() as bar, workers(processes) as pool:
             try:
                 self._bar, self._task = bar, bar.add_task("training", total=None)
@@ -172,6 +158,7 @@ class ImageSweep:
                 self._choose(candidates, pool)
                 self._evaluate(candidates, pool)
                 self._measure_references(pool)
+                write_pool_sizes(self, pool)
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
         return self._write()
@@ -204,7 +191,7 @@ class ImageSweep:
             training = replace(training, epochs=self.options.epochs)
         for options in kind.grid(decoders, bins):
             name = folder_name(self.options.dataset, recipe, options, training)
-            yield TrainingUnit(self._test, recipe, options, training, self._models / name)
+            yield TrainingUnit(self.test_images, recipe, options, training, self._models / name)
 
     def _settings(self, cell: Cell, folders: Sequence[Path]) -> Iterator[Setting]:
         for folder in folders:
@@ -219,74 +206,65 @@ class ImageSweep:
             wanted: dict[Setting, list[Cell]] = defaultdict(list)
             for cell, settings in candidates.items():
                 for model in {setting.model: None for setting in settings if len(settings) > 1}:
-                    due = self._due(cell, [setting for setting in settings if setting.model == model])
+                    due = self._choices.due(cell, [setting for setting in settings if setting.model == model])
                     if due is not None:
                         wanted[due].append(cell)
             if not wanted:
                 return
             groups = [(setting, tuple(cells), (CHOICE_SEED,)) for setting, cells in wanted.items()]
-            for setting, cells, trials in self._code(groups, self._held_out, count, pool, "choosing"):
+            for setting, cells, trials in self.code(groups, self._held_out, count, pool, "choosing"):
                 scores = {c: float(trials[c][0].errors.min(axis=0).mean()) / 2.0 for c in cells}
                 self._choices.put(setting, scores)
-
-    def _due(self, cell: Cell, settings: Sequence[Setting]) -> Setting | None:
-        """The next of one model's settings to try, None once one was no better than that before it."""
-        before = float("inf")
-        for setting in settings:
-            score = self._choices.score(cell, setting)
-            if score is None:
-                return setting
-            if score >= before:
-                return None
-            before = score
-        return None
 
     def _evaluate(self, candidates: dict[Cell, list[Setting]], pool: ProcessPoolExecutor) -> None:
         chosen: dict[Setting, list[Cell]] = defaultdict(list)
         for cell, settings in candidates.items():
             if not settings:
                 raise CodecError(str(cell), "no model", "one, or a larger pool")
-            scores = {setting: self._choices.score(cell, setting) for setting in settings}
-            tried = {setting: score for setting, score in scores.items() if score is not None}
-            chosen[min(tried, key=lambda setting: tried[setting]) if tried else settings[0]].append(cell)
-        count = min(self.options.messages, len(source_arrays(self._test)))
+            chosen[self._choices.best(cell, settings)].append(cell)
+        count = min(self.options.messages, len(source_arrays(self.test_images)))
         seeds = tuple(range(1, self.options.coding_seeds + 1))
         groups = [(setting, tuple(cells), seeds) for setting, cells in chosen.items()]
-        for setting, cells, trials in self._code(groups, self._test, count, pool, "evaluating"):
+        for setting, cells, trials in self.code(groups, self.test_images, count, pool, "evaluating"):
             model = Model(setting.model, load_card(setting.model))
             for cell in cells:
                 session = setting.session(cell, model.card, seeds[0])
                 seed = model.options.get("seed")
-                self._records[astuple(cell)] = cell_record(self.options.dataset, session, trials[cell], model, seed)
+                self.records[astuple(cell)] = cell_record(self.options.dataset, session, trials[cell], model, seed)
                 self._errors(cell).parent.mkdir(exist_ok=True)
                 np.save(self._errors(cell), np.mean([t.errors.min(axis=0) for t in trials[cell]], axis=0))
             self._write()
 
     def _measure_references(self, pool: ProcessPoolExecutor) -> None:
         """What needs no codec: nothing sent, with networks and with a linear prediction, and k-means."""
-        messages = min(self.options.messages, len(source_arrays(self._test)))
+        messages = min(self.options.messages, len(source_arrays(self.test_images)))
         units, missing = [], []
         for k in self.options.decoders:
             (training,) = self._training("zero-bits", k, 1)
             missing += [] if (training.out / CARD_NAME).is_file() else [training]
             seed = self.options.training_seed
-            units.append(ReferenceUnit(self._test, "zero-bits", k, 1, messages, training.out, seed))
-            units.append(ReferenceUnit(self._test, "linear", k, 1, messages))
-        units += [ReferenceUnit(self._test, "k-means", 1, bins, messages) for bins in self.options.bins]
-        left = [unit for unit in units if (unit.name, "none", unit.decoders, unit.bins) not in self._records]
+            units.append(ReferenceUnit(self.test_images, "zero-bits", k, 1, messages, training.out, seed))
+            units.append(ReferenceUnit(self.test_images, "linear", k, 1, messages))
+        units += [ReferenceUnit(self.test_images, "k-means", 1, bins, messages) for bins in self.options.bins]
+        left = [unit for unit in units if (unit.name, "none", unit.decoders, unit.bins) not in self.records]
         if any(unit.name == "zero-bits" for unit in left):
             self._train(missing, pool)
         self._bar.update(self._task, description="references", total=len(left), completed=0)
         for unit, record in zip(left, pool.map(reference_record, left), strict=True):
-            self._records[unit.name, "none", unit.decoders, unit.bins] = record
+            self.records[unit.name, "none", unit.decoders, unit.bins] = record
             self._bar.advance(self._task)
             self._write()
+
+    def folder_of(self, record: Record) -> Path:
+        """Folder of a record's model."""
+        named = {model.folder.name: model.folder for model in self._named}
+        return named.get(record.model or "", self._models / (record.model or ""))
 
     def _errors(self, cell: Cell) -> Path:
         """File of a cell's best errors a message, averaged over coding seeds, for paired comparisons."""
         return self.out / "errors" / f"{cell.recipe}-{cell.coupling}-{cell.decoders}-{cell.bins}.npy"
 
-    def _code(
+    def code(
         self,
         groups: Sequence[tuple[Setting, tuple[Cell, ...], tuple[int, ...]]],
         place: DataPlace,
@@ -319,12 +297,12 @@ class ImageSweep:
 
     def _write(self) -> Results:
         seconds = round(self._spent + time.perf_counter() - self._started, 1)
-        cells = [cell for cell in self.options.cells() if astuple(cell) in self._records]
+        cells = [cell for cell in self.options.cells() if astuple(cell) in self.records]
         records = with_gains(
-            [self._records[astuple(cell)] for cell in cells], [np.load(self._errors(cell)) for cell in cells]
+            [self.records[astuple(cell)] for cell in cells], [np.load(self._errors(cell)) for cell in cells]
         )
-        records += [record for key, record in sorted(self._records.items()) if key[1] == "none"]
-        results = Results({**self._description, **self._identity, "seconds": seconds}, records)
+        records += [record for key, record in sorted(self.records.items()) if key[1] == "none"]
+        results = Results({**self.description, "seconds": seconds}, records)
         results.write(self.out)
         return results
 

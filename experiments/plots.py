@@ -15,7 +15,7 @@ from experiments.paper import paper_figure
 from experiments.results import Record
 
 if TYPE_CHECKING:
-    from experiments.demo import Example  # at run time it would bring in grpc, which most plots do not need
+    from experiments.coding import Example  # at run time it would bring in the models, which most plots do not need
 
 matplotlib.use("Agg")
 
@@ -100,7 +100,8 @@ def examples(example: Example, path: Path, rows: int = 4) -> None:
     titles = ["source a", *(f"t{k + 1}" for k in range(decoders)), *(f"â{k + 1}" for k in range(decoders)), "best"]
     figure = Figure(figsize=(1.05 * len(titles) + 1.2, 1.25 * len(shown) + 1.0), layout="constrained")
     grid = figure.subplots(len(shown), len(titles), squeeze=False)
-    errors = np.square(outcome.reconstructions - example.sources).mean(axis=(2, 3))
+    squares = np.square(outcome.reconstructions - example.sources)
+    errors = squares.reshape(decoders, len(example.sources), -1).mean(axis=2)
     # A failed message is drawn blank and is never the best.
     errors = np.where(np.isnan(errors), np.inf, errors)
     for row, message in zip(grid, shown, strict=True):
@@ -113,7 +114,8 @@ def examples(example: Example, path: Path, rows: int = 4) -> None:
         ]
         good = outcome.decoder_picks[:, message] == outcome.encoder_picks[message]
         for column, (axes, picture) in enumerate(zip(row, pictures, strict=True)):
-            axes.imshow(picture, cmap="gray", vmin=-1.0, vmax=1.0, interpolation="nearest")
+            shown_picture = np.clip((np.nan_to_num(picture, nan=1.0) + 1.0) / 2.0, 0.0, 1.0)
+            axes.imshow(shown_picture, cmap="gray", vmin=0.0, vmax=1.0, interpolation="nearest")
             axes.set_xticks([])
             axes.set_yticks([])
             k = column - 1 - decoders
@@ -125,10 +127,9 @@ def examples(example: Example, path: Path, rows: int = 4) -> None:
         row[-1].set_xlabel(f"MSE {errors[best, message] / 2:.3f}", fontsize=8)
     for axes, title in zip(grid[0], titles, strict=True):
         axes.set_title(title, fontsize=10)
-    bits = example.bins.bit_length() - 1
     figure.suptitle(
-        f"GLS, K = {decoders}, {bits} bits a message; t: side information, â: reconstructions; "
-        "green frame: that decoder picked the encoder's sample",
+        f"{example.title}; t: side information, â: reconstructions; "
+        "thick green frame: that decoder picked the encoder's sample",
         fontsize=10,
         wrap=True,
     )

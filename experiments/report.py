@@ -19,10 +19,6 @@ IMAGE_COLUMNS = (
     "coupling", "K", "bits", "MSE (paper)", "± s.e.", "paper's", "gain ± s.e.", "MSE [0, 1]", "PSNR (dB)",
     "match", "payload (B)", "transport (B)", "seconds",
 )  # fmt: skip
-SWEEP_COLUMNS = (
-    "recipe", "coupling", "K", "bits", "MSE (paper)", "± s.e.", "paper's", "gain ± s.e.", "MSE [0, 1]", "PSNR (dB)",
-    "match", "match, each", "MSE, each", "no mismatch", "N", "model",
-)  # fmt: skip
 GAUSSIAN_COLUMNS = (
     "scheme", "coupling", "K", "bits", "s²", "mean_db", "± s.e.", "paper's", "z", "mse_db", "95 % of mse_db",
     "integrated ± s.e.", "core", "missed", "far", "far, integrated",
@@ -52,36 +48,6 @@ def image_row(record: Record) -> list[str]:
         str(record.transport_bytes),
         f"{record.seconds:.2f}",
     ]
-
-
-def sweep_row(record: Record) -> list[str]:
-    """One line of the table of an image sweep."""
-    paper = paper_figure(record.source, record.coupling, record.decoders, record.bins)
-    gain = ""
-    if record.baseline_minus_gls is not None:
-        gain = f"{record.baseline_minus_gls:+.4f} ± {record.baseline_minus_gls_sem:.4f}"
-    return [
-        record.recipe or "",
-        record.coupling,
-        str(record.decoders),
-        str(record.bits),
-        f"{record.mse_paper:.4f}",
-        f"{record.mse_paper_sem:.4f}",
-        "" if paper is None else f"{paper.value:.4f}",
-        gain,
-        f"{record.mse:.4f}",
-        f"{record.psnr_db:.2f}",
-        "" if record.match_probability is None else f"{record.match_probability:.3f}",
-        _mean(record.match_decoders, 3),
-        _mean(record.mse_paper_decoders, 4),
-        _optional(record.mse_paper_no_mismatch, ".4f"),
-        "" if record.pool_size is None else str(record.pool_size),
-        record.model or "",
-    ]
-
-
-def _mean(values: list[float] | None, digits: int) -> str:
-    return "" if not values else f"{sum(values) / len(values):.{digits}f}"
 
 
 def gaussian_row(record: Record) -> list[str]:

@@ -13,6 +13,7 @@ from encoder import load_encoder_model
 from experiments import image_sweep, images, paper_recipe
 from experiments.catalogue import Model, named_models
 from experiments.coding import code_in_process
+from experiments.image_choices import Choices
 from experiments.image_sweep import ImageSweep, ImageSweepOptions
 from experiments.image_work import Setting
 from experiments.images import MNIST
@@ -72,6 +73,12 @@ def test_references(out: Path) -> None:
     assert found["linear", 2, 1].bits == 0
 
 
+def test_pool_sizes(out: Path) -> None:
+    """The effect of N, for the model of the middle cell."""
+    found = [(r.decoders, r.bins, r.pool_size) for r in Results.read(out / "pool_sizes").records]
+    assert found == [(k, bins, size) for size in (32, 64) for k in (1, 2) for bins in (4, 16)]
+
+
 def same(record: Record) -> Record:
     """Without what differs between runs."""
     return replace(record, seconds=None)
@@ -123,7 +130,7 @@ def test_baseline_of_one_decoder_is_gls(out: Path) -> None:
 
 def test_choice_is_the_best_of_the_grid(out: Path) -> None:
     """Two models of N = 32 and 64; 128 is above the largest pool."""
-    choices = image_sweep.Choices(out / "choices.json")
+    choices = Choices(out / "choices.json")
     for record in coded(out):
         key = f'"{record.coupling}", {record.decoders}, {record.bins},'
         own = {name: score for name, score in choices._scores.items() if key in name}
@@ -134,16 +141,16 @@ def test_choice_is_the_best_of_the_grid(out: Path) -> None:
         assert f'"pool_size", {record.pool_size}]' in best
 
 
-def test_pools_are_tried_as_long_as_they_help(out: Path, data: Path, tmp_path: Path) -> None:
+def test_pools_are_tried_as_long_as_they_help(out: Path, tmp_path: Path) -> None:
     """A chain ends after the first that is no better."""
-    sweep = ImageSweep(OPTIONS, data, tmp_path)
+    choices = Choices(tmp_path / "choices.json")
     cell = OPTIONS.cells()[0]
     settings = [Setting.of(out, {"pool_size": size}) for size in (32, 64, 128, 256)]
     tried = []
     scores = iter([0.3, 0.2, 0.2, 0.1])
-    while (due := sweep._due(cell, settings)) is not None:
+    while (due := choices.due(cell, settings)) is not None:
         tried.append(due)
-        sweep._choices.put(due, {cell: next(scores)})
+        choices.put(due, {cell: next(scores)})
     assert tried == settings[:3]
 
 

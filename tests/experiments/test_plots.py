@@ -12,8 +12,7 @@ from matplotlib.axes import Axes
 from PIL import Image
 
 from experiments import plots
-from experiments.coding import Outcome
-from experiments.demo import Example
+from experiments.coding import Example, Outcome
 from experiments.results import Record
 from tests.models import uniforms
 
@@ -92,7 +91,7 @@ def example(picks: list[list[int]]) -> Example:
         payload_bytes=1,
     )
     sides = (uniforms(decoders * messages * 14 * 14, 2) - 0.5).reshape(decoders, messages, 14, 14).astype(np.float32)
-    return Example(sources, sides, outcome, 16)
+    return Example(sources, sides, outcome, "GLS, 4 bits")
 
 
 @pytest.mark.parametrize(
