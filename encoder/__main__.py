@@ -114,7 +114,7 @@ def send(
         chosen = pre_shared if seed is None else program.seed_from_hex("--seed", seed)
         with EncoderClient(to) as client:
             status = client.status()
-            samples = [read_sources(path, tuple(status.source_shape)) for path in files]
+            samples = [read_sources(path, tuple(status.source_shape), status.side) for path in files]
             session = client.session(
                 bins=bins,
                 pool=pool,

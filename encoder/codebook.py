@@ -57,6 +57,7 @@ class CodebookEncoderModel:
         self.codebook = Codebook.from_card(card)
         self.digest = card.digest
         self.source_shape = card.image_shape("source")
+        self.side = card.side
         # Double precision makes a picked word independent of batch size and thread count in practice.
         self._network = network_from_card(card).double()
         tensors = load_file(card.weights)

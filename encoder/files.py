@@ -35,12 +35,12 @@ def to_unit_range(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
     return (pixels.astype(np.float64) / 127.5 - 1.0).astype(np.float32)
 
 
-def read_sources(path: Path, source_shape: tuple[int, ...]) -> npt.NDArray[np.floating]:
+def read_sources(path: Path, source_shape: tuple[int, ...], side: str = "left") -> npt.NDArray[np.floating]:
     """Source samples of one file: float32 or float64 [B, *source_shape].
 
-    A ``.npy`` file holds one sample a row. 8-bit pixels are mapped to [-1, 1], and an image of a source's
-    height and more than its width is cut to its right part, so that whole digits can be sent. A grey image
-    serves a model of colour images, with three equal channels; a colour image is refused by a grey model.
+    A ``.npy`` file holds one sample a row. 8-bit pixels are mapped to [-1, 1], and an image that is larger than
+    a source, but not across, is cut at ``side``, so that whole digits can be sent. A grey image serves a model of
+    colour images, with three equal channels; a colour image is refused by a grey model.
 
     Raises:
         CodecError: the file is missing, of no known kind, or its samples have another shape.
@@ -50,13 +50,20 @@ def read_sources(path: Path, source_shape: tuple[int, ...]) -> npt.NDArray[np.fl
     samples = _read(path, colour=len(source_shape) == 3)
     if samples.dtype == np.uint8 and source_shape:
         samples = to_unit_range(samples)
-        if len(source_shape) in (2, 3) and samples.ndim == 1 + len(source_shape) and samples.shape[2] > source_shape[1]:
-            samples = samples[:, :, -source_shape[1] :]
+        if len(source_shape) in (2, 3) and samples.ndim == 1 + len(source_shape):
+            samples = _without(side, samples, *source_shape[:2])
     if samples.dtype.kind != "f" or samples.dtype.itemsize not in (4, 8):
         raise CodecError(str(path), f"dtype {samples.dtype}", "float32, float64 or uint8")
     if samples.ndim != 1 + len(source_shape) or samples.shape[1:] != source_shape:
         raise CodecError(str(path), f"samples of shape {samples.shape[1:]}", f"samples of shape {source_shape}")
     return samples.astype(samples.dtype.newbyteorder("="))
+
+
+def _without(side: str, images: npt.NDArray[Any], height: int, width: int) -> npt.NDArray[Any]:
+    """What is left of images [B, H, W, ...] when they are cut at one side to the source's size there."""
+    if side in ("left", "right"):
+        return images[:, :, -width:] if side == "left" else images[:, :, :width]
+    return images[:, -height:] if side == "top" else images[:, :height]
 
 
 def _read(path: Path, *, colour: bool) -> npt.NDArray[Any]:

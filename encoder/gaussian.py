@@ -27,6 +27,7 @@ class GaussianEncoderModel:
     side_variance: float
     latent_dimension: int = 1
     source_shape: tuple[int, ...] = ()
+    side: str = ""
 
     @classmethod
     def from_card(cls, card: ModelCard) -> GaussianEncoderModel:

@@ -34,6 +34,11 @@ class EncoderModel(Protocol):
         ...
 
     @property
+    def side(self) -> str:
+        """Where sources are halves of images, the half that they are not: left, right, top or bottom; else empty."""
+        ...
+
+    @property
     def digest(self) -> bytes:
         """The model card's digest."""
         ...

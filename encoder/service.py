@@ -195,6 +195,7 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
             latent_dimension=self._model.latent_dimension,
             pool_variance=self._model.pool_variance,
             source_shape=self._model.source_shape,
+            side=self._model.side,
             decoder_addresses=self._addresses,
             gaussian=_gaussian_source(self._model),
             codebook=_codebook(self._model),

@@ -58,6 +58,7 @@ class VaeEncoderModel:
             raise CodecError("card weights", "nothing", "the weights of a VAE")
         self.latent_dimension = card.size("latent_dimension")
         self.source_shape = card.image_shape("source")
+        self.side = card.side
         self.digest = card.digest
         # Double precision makes a picked sample independent of batch size and thread count in practice.
         self._network = network_from_card(card).double()

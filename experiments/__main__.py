@@ -28,6 +28,7 @@ app = typer.Typer(
     "5 a service failed.",
 )
 app.command()(image_commands.train)
+app.command()(image_commands.models)
 sweep_app = typer.Typer(no_args_is_help=True, help="Measure every cell of a table of the paper.")
 app.add_typer(sweep_app, name="sweep")
 

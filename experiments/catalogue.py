@@ -43,8 +43,39 @@ class Model:
 
 def shipped_models() -> list[Model]:
     """All models that come with the package, by name."""
-    paths = sorted(Path(str(resources.files("zoo"))).glob(f"*/{CARD_NAME}"))
+    return models_in(Path(str(resources.files("zoo"))))
+
+
+def models_in(folder: Path) -> list[Model]:
+    """All finished models in the folders of ``folder``, by name.
+
+    Raises:
+        CodecError: a card does not fit its weights, or there is no such folder.
+    """
+    if not folder.is_dir():
+        raise CodecError("models", f"no folder {folder}", "a folder of model folders")
+    paths = sorted(folder.glob(f"*/{CARD_NAME}"))
     return [Model(path.parent, load_card(path.parent)) for path in paths]
+
+
+COLUMNS = ("model", "data", "recipe", "K", "bits", "MB", "figures")
+
+
+def row(model: Model) -> list[str]:
+    """One line of the list of models: which cells it is for, its size on disk, and what its card tells."""
+    decoders, bins = model.options.get("decoders"), model.options.get("bins")
+    metrics = model.card.training.get("metrics", {})
+    figures = [f"{name} {value:g}" for name, value in metrics.items() if isinstance(value, int | float)]
+    size = 0 if model.card.weights is None else model.card.weights.stat().st_size
+    return [
+        model.folder.name,
+        model.dataset or model.card.source,
+        model.recipe if model.dataset else "",
+        "any" if decoders is None else str(decoders),
+        "any" if bins is None else str(bins.bit_length() - 1),
+        f"{size / 1e6:.1f}",
+        ", ".join(figures),
+    ]
 
 
 def named_models(names: Sequence[str], dataset: str) -> list[Model]:

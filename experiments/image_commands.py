@@ -1,4 +1,4 @@
-"""Commands of ``python -m experiments`` that deal with images: ``train``, ``sweep mnist`` and ``sweep cifar10``."""
+"""Commands of ``python -m experiments`` that deal with images: ``train``, ``models``, ``sweep mnist`` and ``sweep cifar10``."""
 
 from __future__ import annotations
 
@@ -136,6 +136,19 @@ def train(
     except (ValueError, OSError) as error:
         fail(error, EXIT_INPUT)
     print(f"model {card.digest.hex()[:16]} in {out}: {card.training['metrics']}")
+
+
+def models(
+    folder: Annotated[Path | None, typer.Option(help="Folder of model folders.", show_default="shipped models")] = None,
+) -> None:
+    """List models with what their cards tell; every name serves as --model."""
+    from experiments import catalogue, report
+
+    try:
+        found = catalogue.shipped_models() if folder is None else catalogue.models_in(folder)
+    except (ValueError, OSError) as error:
+        fail(error, EXIT_INPUT)
+    report.print_table("Models", catalogue.COLUMNS, [catalogue.row(model) for model in found])
 
 
 Recipes = Annotated[str, typer.Option(help="Recipes to measure, with commas between them.")]

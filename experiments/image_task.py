@@ -7,7 +7,7 @@ crops, one crop a decoder. Pixels are in [-1, 1].
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -83,11 +83,16 @@ class ImageTask:
         """Of one crop: [crop, crop] or [crop, crop, 3]."""
         return self.crop, self.crop, *self._colours
 
-    def architecture(self) -> dict[str, int]:
-        """What a card's architecture says of the shapes; ``channels`` only where it is not 1."""
+    def architecture(self) -> dict[str, Any]:
+        """What a card's architecture says of images; ``channels`` only where it is not 1, ``side`` if not left."""
         names = ("source_height", "source_width", "side_height", "side_width")
         sizes = (*self.source_shape[:2], *self.side_shape[:2])
-        return dict(zip(names, sizes, strict=True)) | ({} if self.channels == 1 else {"channels": self.channels})
+        found: dict[str, Any] = dict(zip(names, sizes, strict=True))
+        if self.channels != 1:
+            found["channels"] = self.channels
+        if self.side != "left":
+            found["side"] = self.side
+        return found
 
     def sources(self, images: Images) -> Floats:
         """The encoder's halves in [-1, 1]: [B, *source_shape]."""

@@ -73,6 +73,18 @@ class ModelCard:
         return (height, width) if channels == 1 else (height, width, 3)
 
     @property
+    def side(self) -> str:
+        """Of halves of images, the one that decoders see crops of; ``left`` where the card does not say.
+
+        Raises:
+            CodecError: it is none of left, right, top and bottom.
+        """
+        side = self.architecture.get("side", "left")
+        if side not in ("left", "right", "top", "bottom"):
+            raise CodecError("card architecture.side", repr(side), "left, right, top or bottom")
+        return str(side)
+
+    @property
     def is_convolutional(self) -> bool:
         """Whether ``architecture.network`` is ``convolutional``; where it is absent, layers are fully connected.
 

@@ -105,6 +105,18 @@ def test_colour_images(tmp_path: Path, extra: int) -> None:
     assert np.array_equal(read_sources(write(tmp_path, "a.npy", npy(wide)), (4, 3, 3)), expected)
 
 
+@pytest.mark.parametrize(
+    ("side", "rows", "columns"),
+    [("right", slice(4), slice(3)), ("top", slice(2, 6), slice(3)), ("bottom", slice(4), slice(3))],
+)
+def test_other_sides_are_cut_away(tmp_path: Path, side: str, rows: slice, columns: slice) -> None:
+    """Crops come from that side of the image, and the source is the rest."""
+    whole = np.floor(256 * uniforms(90, 4)).astype(np.uint8).reshape(5, 6, 3)
+    whole = whole if side in ("top", "bottom") else np.floor(256 * uniforms(100, 4)).astype(np.uint8).reshape(5, 4, 5)
+    path = write(tmp_path, "a.npy", npy(whole))
+    assert np.array_equal(read_sources(path, SHAPE, side), to_unit_range(whole[:, rows, columns]))
+
+
 def test_grey_image_for_a_colour_model(tmp_path: Path) -> None:
     """Three equal channels."""
     found = read_sources(write(tmp_path, "a.png", png(PIXELS[0])), (4, 3, 3))

@@ -107,6 +107,7 @@ def test_architecture() -> None:
     assert MNIST.architecture() == sizes
     sizes = {"source_height": 32, "source_width": 16, "side_height": 16, "side_width": 16}
     assert CIFAR10.architecture() == sizes | {"channels": 3}
+    assert ImageTask("own", 28, 28, side="top").architecture()["side"] == "top"
 
 
 @pytest.mark.parametrize(

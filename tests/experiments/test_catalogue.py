@@ -1,0 +1,69 @@
+"""Models by name, by cell, and as a list."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.catalogue import COLUMNS, Model, folder_name, models_for, models_in, named_models, row, shipped_models
+from experiments.paper_recipe import PaperOptions
+from experiments.training import TrainingOptions
+from shared_rng import ModelCard
+from tests.models import refused
+
+
+def model(name: str, recipe: str = "list", dataset: str = "mnist", **options: object) -> Model:
+    training = {"recipe": recipe, "data": {"name": dataset}, "options": options, "metrics": {"mse": 0.125}}
+    return Model(Path(name), ModelCard("codebook", {}, training, None, bytes(32)))
+
+
+def test_shipped_models() -> None:
+    """Each is listed, with a cell for every column."""
+    names = [found.folder.name for found in shipped_models()]
+    assert {"gaussian", "mnist"} <= set(names)
+    for found in shipped_models():
+        assert len(row(found)) == len(COLUMNS)
+        if found.folder.name == "mnist":
+            assert row(found)[:5] == ["mnist", "mnist", "paper", "any", "any"]
+
+
+def test_row() -> None:
+    found = row(model("a", decoders=4, bins=16))
+    assert found == ["a", "mnist", "list", "4", "4", "0.0", "mse 0.125"]
+
+
+def test_models_for_a_cell() -> None:
+    """Of the recipe and the data; one that names no K or no L_max serves all."""
+    models = [
+        model("one", decoders=4, bins=16),
+        model("other", decoders=4, bins=64),
+        model("colour", dataset="cifar10", decoders=4, bins=16),
+        model("vae", "paper"),
+    ]
+    assert [m.folder.name for m in models_for(models, "list", "mnist", 4, 16)] == ["one"]
+    assert models_for(models, "list", "mnist", 2, 16) == []
+    assert [m.folder.name for m in models_for(models, "paper", "mnist", 2, 16)] == ["vae"]
+
+
+def test_named_models() -> None:
+    (found,) = named_models(["mnist"], "mnist")
+    assert found.folder.name == "mnist"
+    with refused("model mnist", "trained on mnist", "trained on cifar10"):
+        named_models(["mnist"], "cifar10")
+    with refused("model gaussian", "trained on no images", "trained on mnist"):
+        named_models(["gaussian"], "mnist")
+    with refused("model", "'nothing'", "a folder, or one of"):
+        named_models(["nothing"], "mnist")
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    with refused("models", str(tmp_path / "absent"), "a folder of model folders"):
+        models_in(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(("seed", "epochs"), [(1, 12), (2, 3)])
+def test_folder_name(seed: int, epochs: int) -> None:
+    """All that tells models of a sweep apart."""
+    found = folder_name("mnist", "paper", PaperOptions(beta=7.5), TrainingOptions(epochs=epochs, seed=seed))
+    assert found == f"mnist_paper_beta-7.5_architecture-small_epochs-{epochs}_seed-{seed}"
