@@ -1,4 +1,4 @@
-"""Commands of ``python -m experiments`` that deal with images: ``train``, ``models``, ``sweep mnist`` and ``sweep cifar10``."""
+"""Commands of ``python -m experiments`` that deal with images: ``train``, ``models`` and ``sweep mnist | cifar10``."""
 
 from __future__ import annotations
 
