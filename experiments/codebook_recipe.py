@@ -31,7 +31,7 @@ _STARTED_TEMPERATURE = 4.0
 _ENTROPY = 0.4
 """Reward of a nat of the encoder's entropy, in temperatures."""
 _ANNEALED = 0.6
-_CANDIDATES = 3
+_CANDIDATES = 2
 """Messages that are scored."""
 _SHARPNESS = 8.0
 """How much sharper a quantiser's exported distribution is than the trained one: nearly its greatest weight alone."""
@@ -105,7 +105,7 @@ class CodebookRecipe:
         self, source: Tensor, sides: Tensor, logits: Tensor, temperature: float
     ) -> tuple[Tensor, dict[str, float]]:
         """Loss of a batch whose encoder gives ``logits`` [B, L_max] of messages, and its parts."""
-        fused = self.decoder.fusion(self.decoder.features(sides))
+        fused = fused_features(self.decoder, sides)
         messages = drawn_messages(logits.detach(), min(_CANDIDATES, self.options.bins))
         words = self.words(messages)
         errors = word_errors(self.decoder, source, fused, words)
@@ -116,7 +116,7 @@ class CodebookRecipe:
         encoder_loss = (share * (soft - soft.mean(dim=1, keepdim=True))).sum(dim=1).mean()
         weights = share.detach().unsqueeze(-1) * torch.softmax(-errors / temperature, dim=2)
         drawn = torch.multinomial(weights.flatten(1), 1).squeeze(1)
-        error = drawn_error(self.decoder, source, fused, words, drawn)
+        error = drawn_error(self.decoder, source, sides, words, drawn)
         parts = {"mse": error.item() / source.shape[1], "entropy nats": entropy.item()}
         return error + encoder_loss - _ENTROPY * temperature * entropy, parts
 
@@ -184,13 +184,20 @@ def word_errors(decoder: decoder_codebook.DecoderNetwork, source: Tensor, fused:
     return torch.cat(found)
 
 
+@torch.no_grad()
+def fused_features(decoder: decoder_codebook.DecoderNetwork, sides: Tensor) -> Tensor:
+    """What words are fused with at each decoder, from crops [B, K, T]: [B, K, F]."""
+    fused: Tensor = decoder.fusion(decoder.features(sides))
+    return fused
+
+
 def drawn_error(
-    decoder: decoder_codebook.DecoderNetwork, source: Tensor, fused: Tensor, words: Tensor, drawn: Tensor
+    decoder: decoder_codebook.DecoderNetwork, source: Tensor, sides: Tensor, words: Tensor, drawn: Tensor
 ) -> Tensor:
     """Mean sum of squared errors, with its gradient, of one entry ``drawn`` [B] of words [B, C, K] (flat) a source."""
     rows = torch.arange(len(source), device=source.device)
-    decoders = drawn % words.shape[2]
-    reconstruction = decoder.reconstruct(fused[rows, decoders], words.flatten(1)[rows, drawn])
+    fused = decoder.fusion(decoder.features(sides[rows, drawn % words.shape[2]]))
+    reconstruction = decoder.reconstruct(fused, words.flatten(1)[rows, drawn])
     return (reconstruction - source).square().sum(dim=1).mean()
 
 

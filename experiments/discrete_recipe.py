@@ -59,7 +59,8 @@ class DiscreteRecipe(CodebookRecipe):
     ) -> tuple[Tensor, dict[str, float]]:
         """Loss of a batch through one draw of its races, and its parts."""
         features = self.decoder.features(sides)
-        fused = self.decoder.fusion(features)
+        with torch.no_grad():
+            fused = self.decoder.fusion(features)
         times = log_times(logits, self.sides)
         encoder_scores = self._by_bin(logits - times.amin(dim=1))  # [B, L_max, R]
         scores = self._by_bin(all_log_weights(self.decoder, features) - times)  # [B, K, L_max, R]
@@ -90,7 +91,7 @@ class DiscreteRecipe(CodebookRecipe):
 
         best = torch.multinomial(torch.softmax(-picked.detach() / temperature, dim=1), 1).squeeze(1)
         drawn = hard[rows, best].argmax(dim=1) * self.sides + best
-        error = drawn_error(self.decoder, source, fused, bin_words, drawn)
+        error = drawn_error(self.decoder, source, sides, bin_words, drawn)
         matched = (hard.argmax(dim=2) == word[:, None]).any(dim=1).float().mean()
         parts = {
             "mse": picked.detach().amin(dim=1).mean().item() / source.shape[1],

@@ -135,7 +135,9 @@ class Trainer:
         self.options = options
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.modules = recipe.modules().to(self.device)
-        self.optimiser = torch.optim.Adam(self.modules.parameters(), lr=options.learning_rate, betas=(0.9, 0.99))
+        self.optimiser = torch.optim.Adam(
+            self.modules.parameters(), lr=options.learning_rate, betas=(0.9, 0.99), fused=True
+        )
         self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimiser, T_max=steps)
         self.total = steps
         self.steps = 0
