@@ -49,8 +49,8 @@ def write_pool_sizes(sweep: ImageSweep, pool: ProcessPoolExecutor) -> None:
             own = tuple(cell for cell in cells if cell.bins <= fields["pool_size"])
             groups.append((Setting.of(model.folder, fields), own, (1,)))
     records = []
-    count = min(MESSAGES, record.messages)
-    for setting, own, trials in sweep.code(groups, sweep.test_images, count, pool, "pool sizes"):
+    rows = range(min(MESSAGES, record.messages))
+    for setting, own, trials in sweep.code(groups, sweep.test_images, rows, pool, "pool sizes"):
         for cell in own:
             session = setting.session(cell, model.card, 1)
             records.append(cell_record(sweep.options.dataset, session, trials[cell], model, record.training_seed))

@@ -59,7 +59,7 @@ class ImageSweepOptions:
         bins: the values of L_max.
         messages: test images, the first ones.
         coding_seeds: number of seeds of common randomness.
-        choose_messages: held-out images on which settings are compared.
+        choose_messages: held-out images on which settings are compared, the last ones.
         largest_pool: settings of a larger N are left out.
         epochs: of models that have to be trained; None for what suits the recipe.
         training_seed: of models that have to be trained.
@@ -201,7 +201,8 @@ class ImageSweep:
 
     def _choose(self, candidates: dict[Cell, list[Setting]], pool: ProcessPoolExecutor) -> None:
         """Try the settings of the cells that have a choice: of each model, pools in order as long as the next helps."""
-        count = min(self.options.choose_messages, len(source_arrays(self._held_out)))
+        held_out = len(source_arrays(self._held_out))
+        rows = range(max(0, held_out - self.options.choose_messages), held_out)
         while True:
             wanted: dict[Setting, list[Cell]] = defaultdict(list)
             for cell, settings in candidates.items():
@@ -212,7 +213,7 @@ class ImageSweep:
             if not wanted:
                 return
             groups = [(setting, tuple(cells), (CHOICE_SEED,)) for setting, cells in wanted.items()]
-            for setting, cells, trials in self.code(groups, self._held_out, count, pool, "choosing"):
+            for setting, cells, trials in self.code(groups, self._held_out, rows, pool, "choosing"):
                 scores = {c: float(trials[c][0].errors.min(axis=0).mean()) / 2.0 for c in cells}
                 self._choices.put(setting, scores)
 
@@ -222,10 +223,10 @@ class ImageSweep:
             if not settings:
                 raise CodecError(str(cell), "no model", "one, or a larger pool")
             chosen[self._choices.best(cell, settings)].append(cell)
-        count = min(self.options.messages, len(source_arrays(self.test_images)))
+        rows = range(min(self.options.messages, len(source_arrays(self.test_images))))
         seeds = tuple(range(1, self.options.coding_seeds + 1))
         groups = [(setting, tuple(cells), seeds) for setting, cells in chosen.items()]
-        for setting, cells, trials in self.code(groups, self.test_images, count, pool, "evaluating"):
+        for setting, cells, trials in self.code(groups, self.test_images, rows, pool, "evaluating"):
             model = Model(setting.model, load_card(setting.model))
             for cell in cells:
                 session = setting.session(cell, model.card, seeds[0])
@@ -268,19 +269,16 @@ class ImageSweep:
         self,
         groups: Sequence[tuple[Setting, tuple[Cell, ...], tuple[int, ...]]],
         place: DataPlace,
-        count: int,
+        rows: range,
         pool: ProcessPoolExecutor,
         what: str,
     ) -> Iterator[tuple[Setting, tuple[Cell, ...], dict[Cell, list[CellTrials]]]]:
-        """Code ``count`` messages of every group; each group's results by cell, one for each seed."""
-        starts = range(0, count, CHUNK)
-        self._bar.update(self._task, description=what, total=len(groups) * count, completed=0)
+        """Code the messages ``rows`` of every group; each group's results by cell, one for each seed."""
+        chunks = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
+        self._bar.update(self._task, description=what, total=len(groups) * len(rows), completed=0)
         futures = [
             [
-                [
-                    pool.submit(code_unit, CodingUnit(place, setting, cells, seed, first, min(CHUNK, count - first)))
-                    for first in starts
-                ]
+                [pool.submit(code_unit, CodingUnit(place, setting, cells, seed, own.start, len(own))) for own in chunks]
                 for seed in seeds
             ]
             for setting, cells, seeds in groups
@@ -292,7 +290,7 @@ class ImageSweep:
                 for place_, cell in enumerate(cells)
             }
             own.clear()
-            self._bar.update(self._task, advance=count, description=f"{what}, last {setting.model.name}")
+            self._bar.update(self._task, advance=len(rows), description=f"{what}, last {setting.model.name}")
             yield setting, cells, trials
 
     def _write(self) -> Results:

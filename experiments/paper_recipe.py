@@ -61,7 +61,7 @@ class PaperOptions:
             raise CodecError("architecture", repr(self.architecture), f"one of: {', '.join(ARCHITECTURES)}")
 
 
-BETAS = (4.0, 6.0, 7.5, 9.0, 13.0)
+BETAS = (5.0, 6.5, 8.0, 10.0, 13.0)
 """Values of β to choose from in a sweep. The paper's .15 … .95 belong to another scaling of its loss."""
 POOL_SIZES = (128, 256, 512, 1024, 2048, 4096)
 """Values of N to choose from in a sweep: the paper's."""

@@ -71,7 +71,7 @@ def _no_pools(card: ModelCard, decoders: int, bins: int) -> list[dict[str, Any]]
 
 
 RECIPES: dict[str, RecipeKind] = {
-    PaperRecipe.name: RecipeKind(PaperOptions, PaperRecipe, paper_grid, paper_pools, TrainingOptions(epochs=12)),
+    PaperRecipe.name: RecipeKind(PaperOptions, PaperRecipe, paper_grid, paper_pools, TrainingOptions(epochs=30)),
     RegionRecipe.name: RecipeKind(
         RegionOptions,
         RegionRecipe,
