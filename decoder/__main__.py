@@ -12,6 +12,8 @@ from decoder.model import load_decoder_model
 from decoder.service import NAME, DecoderService
 from decoder.store import read_side_information
 from gumbelcast import program
+from gumbelcast.options import Insecure, TlsCa, TlsCert, TlsKey
+from gumbelcast.security import Security
 from gumbelcast.transport import BindError, run
 from gumbelcast.v1.decoder_pb2_grpc import add_DecoderServiceServicer_to_server
 from shared_rng import find_model, load_card
@@ -51,6 +53,23 @@ def serve(
     seed_file: Annotated[
         Path | None, typer.Option(help="File of 32 hex digits: a seed shared beforehand with the encoder.")
     ] = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_ca: TlsCa = None,
+    insecure: Insecure = False,
+    allow_encoder: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name (SAN) in the certificate of an encoder that may send messages; repeat it. All by default."
+        ),
+    ] = None,
+    allow_reader: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name (SAN) in the certificate of a client that may put side information and read "
+            "reconstructions; repeat it. All by default."
+        ),
+    ] = None,
     log_level: Annotated[program.LogLevel, typer.Option(help="How much to log.")] = program.LogLevel.info,
 ) -> None:
     """Serve one decoder; prints `READY decoder HOST:PORT`, stops gracefully on SIGTERM and SIGINT."""
@@ -64,12 +83,21 @@ def serve(
         seed = program.read_seed_file(seed_file)
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
+        security = Security(tls_cert, tls_key, tls_ca, insecure=insecure)
+        security.require_service(bind, {"--allow-encoder": allow_encoder, "--allow-reader": allow_reader})
     except (ValueError, OSError) as error:
         program.fail(error, program.EXIT_INPUT)
 
     async def main() -> None:
-        service = DecoderService(loaded, pre_shared_seed=seed, side_rows=rows, out=out)
-        await run("decoder", bind, service, lambda s, server: add_DecoderServiceServicer_to_server(s, server), [NAME])
+        service = DecoderService(
+            loaded,
+            pre_shared_seed=seed,
+            side_rows=rows,
+            out=out,
+            encoders=allow_encoder or [],
+            readers=allow_reader or [],
+        )
+        await run("decoder", bind, service, add_DecoderServiceServicer_to_server, [NAME], security)
 
     try:
         asyncio.run(main())

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gumbelcast import convert
+from gumbelcast.probe import require_trust
+from gumbelcast.security import PLAIN, Security
 from gumbelcast.transport import CALL_SECONDS, open_blocking_channel, rows_per_batch
 from gumbelcast.v1 import decoder_pb2 as pb
 from gumbelcast.v1.decoder_pb2_grpc import DecoderServiceStub
@@ -19,9 +21,15 @@ _PUT_ROWS = 1024
 class DecoderClient:
     """Talks to one decoder service; a context manager. Calls raise ``grpc.RpcError`` with the service's reason."""
 
-    def __init__(self, address: str) -> None:
-        """Connect to ``host:port``."""
-        self._channel = open_blocking_channel(address)
+    def __init__(self, address: str, security: Security = PLAIN) -> None:
+        """Connect to ``host:port``.
+
+        Raises:
+            ValueError: the address is beyond loopback, and ``security`` has no certificates.
+            NotTrusted: the decoder does not trust this client, or the other way round.
+        """
+        require_trust("decoder", address, security)
+        self._channel = open_blocking_channel(address, security)
         self._stub = DecoderServiceStub(self._channel)
 
     def __enter__(self) -> DecoderClient:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from decoder.codec import Decoder
 from decoder.model import DecoderModel
 from decoder.store import DecoderSession
 from gumbelcast import convert
+from gumbelcast.security import Gate
 from gumbelcast.transport import SESSION_KEY, Service, refusing, refusing_stream, rows_per_batch, until
 from gumbelcast.v1 import decoder_pb2 as pb
 from gumbelcast.v1 import decoder_pb2_grpc
@@ -40,8 +41,21 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
         pre_shared_seed: int | None = None,
         side_rows: npt.NDArray[Any] | None = None,
         out: Path | None = None,
+        encoders: Sequence[str] = (),
+        readers: Sequence[str] = (),
     ) -> None:
-        super().__init__()
+        """Serve one model.
+
+        Args:
+            model: the decoder's half of the model.
+            pre_shared_seed: what sessions are opened with where their seed does not travel.
+            side_rows: side information of messages 0, 1, 2 …
+            out: folder for reconstructions.
+            encoders: names of certificates that may send messages; without any, all may.
+            readers: names of certificates that may put side information and read reconstructions; likewise.
+        """
+        sending = dict.fromkeys(("OpenDecoderSession", "ReceiveMessages", "CloseDecoderSession"), encoders)
+        super().__init__(Gate(sending | dict.fromkeys(("PutSideInformation", "ReadReconstructions"), readers)))
         self._model = model
         self._seed = pre_shared_seed
         self._side_rows = side_rows

@@ -17,6 +17,8 @@ from encoder.files import read_sources
 from encoder.model import load_encoder_model
 from encoder.service import MAX_BATCH, NAME, EncoderService
 from gumbelcast import program
+from gumbelcast.options import Insecure, TlsCa, TlsCert, TlsKey
+from gumbelcast.security import Security
 from gumbelcast.transport import BindError, run
 from gumbelcast.v1.encoder_pb2_grpc import add_EncoderServiceServicer_to_server
 from shared_rng import Binning, Coupling, find_model, load_card
@@ -54,6 +56,16 @@ def serve(
     search: Annotated[
         int, typer.Option(min=0, help="Nodes of a searching encoder for lattice sessions; 0 for GLS alone.")
     ] = 0,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_ca: TlsCa = None,
+    insecure: Insecure = False,
+    allow_client: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name (SAN) in the certificate of a client that may send sources; repeat it. All by default."
+        ),
+    ] = None,
     log_level: Annotated[program.LogLevel, typer.Option(help="How much to log.")] = program.LogLevel.info,
 ) -> None:
     """Serve the encoder; prints `READY encoder HOST:PORT`, stops gracefully on SIGTERM and SIGINT."""
@@ -64,12 +76,24 @@ def serve(
         )
         loaded = load_encoder_model(card)
         seed = program.read_seed_file(seed_file)
+        security = Security(tls_cert, tls_key, tls_ca, insecure=insecure)
+        security.require_service(bind, {"--allow-client": allow_client})
+        for address in decoder:
+            security.require("--decoder", address)
     except (ValueError, OSError) as error:
         program.fail(error, program.EXIT_INPUT)
 
     async def main() -> None:
-        service = EncoderService(loaded, decoder, patience=decoder_wait, search=search, pre_shared_seed=seed)
-        await run("encoder", bind, service, lambda s, server: add_EncoderServiceServicer_to_server(s, server), [NAME])
+        service = EncoderService(
+            loaded,
+            decoder,
+            patience=decoder_wait,
+            search=search,
+            pre_shared_seed=seed,
+            security=security,
+            clients=allow_client or [],
+        )
+        await run("encoder", bind, service, add_EncoderServiceServicer_to_server, [NAME], security)
 
     try:
         asyncio.run(main())
@@ -105,6 +129,10 @@ def send(
     seed: Annotated[str | None, typer.Option(help="Seed, 32 hex digits; random by default.")] = None,
     seed_file: SeedFile = None,
     batch: Annotated[int, typer.Option(min=1, max=MAX_BATCH, help="Messages a batch.")] = 64,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_ca: TlsCa = None,
+    insecure: Insecure = False,
 ) -> None:
     """Send source samples to a running encoder, which broadcasts them to its decoders."""
     try:
@@ -112,7 +140,9 @@ def send(
             raise ValueError("seed: got --seed and --seed-file, expected one of them")
         pre_shared = program.read_seed_file(seed_file)
         chosen = pre_shared if seed is None else program.seed_from_hex("--seed", seed)
-        with EncoderClient(to) as client:
+        security = Security(tls_cert, tls_key, tls_ca, insecure=insecure)
+        security.require("--to", to)
+        with EncoderClient(to, security) as client:
             status = client.status()
             samples = [read_sources(path, tuple(status.source_shape), status.side) for path in files]
             session = client.session(

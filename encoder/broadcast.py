@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 import grpc
 import grpc.aio
 
+from gumbelcast.probe import NotTrusted, require_trust
+from gumbelcast.security import PLAIN, Security
 from gumbelcast.transport import CALL_SECONDS, SESSION_KEY, STREAM_SECONDS, open_channel
 from gumbelcast.v1 import decoder_pb2 as pb
 from gumbelcast.v1.decoder_pb2_grpc import DecoderServiceStub
@@ -72,7 +74,7 @@ class DecoderLink:
         reason: why not.
     """
 
-    def __init__(self, index: int, address: str, session: Session, patience: float) -> None:
+    def __init__(self, index: int, address: str, session: Session, patience: float, security: Security = PLAIN) -> None:
         self.index = index
         self.address = address
         self.ready = False
@@ -84,7 +86,9 @@ class DecoderLink:
         self._next_message = 0
         self._pending: deque[_Pending] = deque()
         self._wake = asyncio.Event()
-        self._channel = open_channel(address)
+        self._security = security
+        self._material = security.material()
+        self._channel = open_channel(address, security)
         self._stub = DecoderServiceStub(self._channel)
         self._task: asyncio.Task[None] | None = None
 
@@ -138,7 +142,24 @@ class DecoderLink:
     def __str__(self) -> str:
         return f"decoder {self.index} at {self.address}"
 
+    async def _require_trust(self) -> None:
+        """Learn what gRPC would not tell, and take certificates that changed since the last connection.
+
+        Raises:
+            DecoderRefused: one side does not trust the other.
+        """
+        try:
+            await asyncio.to_thread(require_trust, "decoder", self.address, self._security)
+        except NotTrusted as error:
+            raise DecoderRefused(str(error)) from error
+        if self._security.material() is not self._material:
+            self._material = self._security.material()
+            await self._channel.close()
+            self._channel = open_channel(self.address, self._security)
+            self._stub = DecoderServiceStub(self._channel)
+
     async def _open(self, first_message: int, seconds: float, *, wait: bool) -> int:
+        await self._require_trust()
         request = pb.OpenDecoderSessionRequest(session=self._session, index=self.index, first_message=first_message)
         try:
             response = await self._stub.OpenDecoderSession(request, timeout=max(seconds, 0.1), wait_for_ready=wait)

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import numpy.typing as npt
 
 from gumbelcast import convert
+from gumbelcast.probe import require_trust
+from gumbelcast.security import PLAIN, Security
 from gumbelcast.transport import CALL_SECONDS, STREAM_SECONDS, open_blocking_channel, rows_per_batch
 from gumbelcast.v1 import encoder_pb2 as pb
 from gumbelcast.v1.encoder_pb2_grpc import EncoderServiceStub
@@ -31,9 +33,15 @@ OPEN_SECONDS = 600.0
 class EncoderClient:
     """Talks to one encoder service; a context manager. Calls raise ``grpc.RpcError`` with the service's reason."""
 
-    def __init__(self, address: str) -> None:
-        """Connect to ``host:port``."""
-        self._channel = open_blocking_channel(address)
+    def __init__(self, address: str, security: Security = PLAIN) -> None:
+        """Connect to ``host:port``.
+
+        Raises:
+            ValueError: the address is beyond loopback, and ``security`` has no certificates.
+            NotTrusted: the encoder does not trust this client, or the other way round.
+        """
+        require_trust("encoder", address, security)
+        self._channel = open_blocking_channel(address, security)
         self._stub = EncoderServiceStub(self._channel)
 
     def __enter__(self) -> EncoderClient:

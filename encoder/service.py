@@ -16,6 +16,7 @@ from encoder.codec import EncodedBatch, Encoder
 from encoder.gaussian import GaussianEncoderModel
 from encoder.model import AlphabetModel, EncoderModel
 from gumbelcast import convert
+from gumbelcast.security import PLAIN, Gate, Security
 from gumbelcast.transport import Service, refusing, refusing_stream, until
 from gumbelcast.v1 import encoder_pb2 as pb
 from gumbelcast.v1 import encoder_pb2_grpc
@@ -91,13 +92,27 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
         patience: float,
         search: int = 0,
         pre_shared_seed: int | None = None,
+        security: Security = PLAIN,
+        clients: Sequence[str] = (),
     ) -> None:
-        super().__init__()
+        """Serve one model to some decoders.
+
+        Args:
+            model: the encoder's half of the model.
+            decoder_addresses: ``host:port`` of each, in the order of k.
+            patience: seconds to wait for a missing decoder.
+            search: nodes of a searching encoder, or 0.
+            pre_shared_seed: what sessions are opened with where their seed does not travel.
+            security: of the links to the decoders.
+            clients: names of certificates that may feed this encoder; without any, all may.
+        """
+        super().__init__(Gate(dict.fromkeys(("OpenSession", "Encode", "CloseSession"), clients)))
         self._model = model
         self._addresses = list(decoder_addresses)
         self._patience = patience
         self._search = search
         self._seed = pre_shared_seed
+        self._security = security
         self._sessions: dict[bytes, EncoderSession] = {}
         self._opening: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encode")
@@ -129,7 +144,10 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
             state = self._sessions.get(session.digest)
             if state is None:
                 addresses = self._addresses[: session.decoders]
-                links = [DecoderLink(k, a, request.session, self._patience) for k, a in enumerate(addresses)]
+                links = [
+                    DecoderLink(k, address, request.session, self._patience, self._security)
+                    for k, address in enumerate(addresses)
+                ]
                 state = EncoderSession(encoder, links)
                 try:
                     await state.connect(self._patience)

@@ -9,6 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NoReturn
 
+from gumbelcast import core_log
+
 EXIT_USAGE = 2
 """The command line cannot be understood (typer's own code)."""
 EXIT_INPUT = 3
@@ -30,6 +32,7 @@ class LogLevel(StrEnum):
 
 def set_up_logging(program: str, level: LogLevel) -> None:
     """One line an event on standard error: time, program, level, text."""
+    core_log.divert()
     logging.basicConfig(
         stream=sys.stderr,
         level=level.upper(),

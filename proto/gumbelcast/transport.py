@@ -16,6 +16,8 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from gumbelcast.security import CALLS_A_CLIENT, PLAIN, Gate, NotLetIn, Security, client_of, is_loopback
+
 MESSAGE_LIMIT = 4 * 2**20
 """gRPC's default limit on one received message, in bytes; batches are split below it."""
 
@@ -33,7 +35,6 @@ STOP_SECONDS = 30.0
 
 _LAST_SECONDS = 0.5
 
-_LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 _log = logging.getLogger("gumbelcast")
 
 
@@ -66,20 +67,36 @@ def _channel_options(address: str) -> list[tuple[str, Any]]:
         ("grpc.min_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 2000),
     ]
-    if address.startswith(_LOOPBACK):
+    if is_loopback(address):
         # A proxy from the environment would otherwise capture even loopback connections.
         options.append(("grpc.enable_http_proxy", 0))
     return options
 
 
-def open_channel(address: str) -> grpc.aio.Channel:
-    """An asynchronous channel, for services."""
-    return grpc.aio.insecure_channel(address, options=_channel_options(address))
+def open_channel(address: str, security: Security = PLAIN) -> grpc.aio.Channel:
+    """An asynchronous channel, for services.
+
+    Raises:
+        ValueError: the address needs certificates that ``security`` does not have.
+    """
+    security.require("address", address)
+    options = _channel_options(address)
+    if security.encrypted:
+        return grpc.aio.secure_channel(address, security.channel_credentials(), options=options)
+    return grpc.aio.insecure_channel(address, options=options)
 
 
-def open_blocking_channel(address: str) -> grpc.Channel:
-    """A blocking channel, for clients."""
-    return grpc.insecure_channel(address, options=_channel_options(address))
+def open_blocking_channel(address: str, security: Security = PLAIN) -> grpc.Channel:
+    """A blocking channel, for clients.
+
+    Raises:
+        ValueError: the address needs certificates that ``security`` does not have.
+    """
+    security.require("address", address)
+    options = _channel_options(address)
+    if security.encrypted:
+        return grpc.secure_channel(address, security.channel_credentials(), options=options)
+    return grpc.insecure_channel(address, options=options)
 
 
 def rows_per_batch(row_bytes: int, wanted: int) -> int:
@@ -99,7 +116,8 @@ def refusing(error_type: type[ValueError]) -> Callable[[Callable[..., Any]], Cal
         async def wrapped(self: Service, request: Any, context: Any) -> Any:
             with self.call():
                 try:
-                    return await handler(self, request, context)
+                    with self.gate.admit(handler.__name__, context):
+                        return await handler(self, request, context)
                 except ValueError as error:
                     await refuse(context, error, error_type)
 
@@ -116,9 +134,10 @@ def refusing_stream(error_type: type[ValueError]) -> Callable[[Callable[..., Any
         async def wrapped(self: Service, request: Any, context: Any) -> AsyncIterator[Any]:
             with self.call():
                 try:
-                    async with contextlib.aclosing(handler(self, request, context)) as responses:
-                        async for response in responses:
-                            yield response
+                    with self.gate.admit(handler.__name__, context):
+                        async with contextlib.aclosing(handler(self, request, context)) as responses:
+                            async for response in responses:
+                                yield response
                 except ValueError as error:
                     await refuse(context, error, error_type)
 
@@ -129,8 +148,9 @@ def refusing_stream(error_type: type[ValueError]) -> Callable[[Callable[..., Any
 
 async def refuse(context: Any, error: ValueError, error_type: type[ValueError]) -> NoReturn:
     """End a call with the status that belongs to bad input."""
-    name = getattr(error, "status", "INVALID_ARGUMENT") if isinstance(error, error_type) else "INVALID_ARGUMENT"
-    _log.warning("refused: %s", error)
+    known = isinstance(error, error_type | NotLetIn)
+    name = getattr(error, "status", "INVALID_ARGUMENT") if known else "INVALID_ARGUMENT"
+    _log.warning("refused %s: %s", client_of(context), error)
     await context.abort(grpc.StatusCode[name], str(error))
     raise AssertionError("abort returned") from error
 
@@ -161,9 +181,10 @@ async def _next(iterator: AsyncIterator[Any]) -> Any:
 
 
 class Service:
-    """Base of a service: knows which of its calls are running, so that stopping can wait for them alone."""
+    """Base of a service: lets calls in, and knows which are running, so that stopping can wait for them alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
         self.stopping = asyncio.Event()
         """Set first when the service stops: streams end after the batch in flight."""
         self._running = 0
@@ -196,6 +217,7 @@ async def run(
     service: Service,
     register: Callable[[Any, Any], None],
     names: Sequence[str],
+    security: Security = PLAIN,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then let what is in flight finish.
 
@@ -207,19 +229,23 @@ async def run(
         service: its ``stopping`` event is set first, so that streams end after the batch in flight.
         register: the generated function that adds the service to a server.
         names: full names of the services, for health and reflection.
+        security: of its links.
 
     Raises:
         BindError: the address cannot be bound.
     """
     # Without so_reuseport 0, two servers would bind one port without a word.
-    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0), ("grpc.max_concurrent_streams", CALLS_A_CLIENT)])
     register(service, server)
     state = health.aio.HealthServicer()  # type: ignore[attr-defined]
     health_pb2_grpc.add_HealthServicer_to_server(state, server)
     reflection.enable_server_reflection((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
     check_free(bind)
     try:
-        port = server.add_insecure_port(bind)
+        if security.encrypted:
+            port = server.add_secure_port(bind, security.server_credentials())
+        else:
+            port = server.add_insecure_port(bind)
     except RuntimeError as error:
         raise BindError(f"cannot bind {bind}: {error}") from error
     await server.start()
@@ -231,7 +257,7 @@ async def run(
         loop.add_signal_handler(number, stop.set)
     address = f"{bind.rpartition(':')[0]}:{port}"
     print(f"READY {program} {address}", flush=True)
-    _log.info("serving on %s", address)
+    _log.log(logging.WARNING if security.insecure else logging.INFO, "serving on %s: %s", address, security.describe())
     await stop.wait()
     _log.info("stopping; batches in flight finish first")
     await state.enter_graceful_shutdown()

@@ -33,6 +33,9 @@ BOTH: list[tuple[list[str], int, tuple[str, ...]]] = [
     (["--seed-file", "short.hex"], 3, ("seed file short.hex: got 16 characters", "32 hexadecimal digits")),
     (["--seed-file", "other.hex"], 3, ("seed file other.hex: got ", "32 hexadecimal digits")),
     (["--seed-file", "nowhere"], 3, ("No such file", "nowhere")),
+    (["--bind", "0.0.0.0:0"], 3, ("--bind: got 0.0.0.0:0 for plain text", "--tls-cert", "--insecure")),
+    (["--insecure", "--tls-ca", "text.npy"], 3, ("--insecure: got certificate options with it",)),
+    (["--tls-cert", "text.npy", "--tls-key", "text.npy"], 3, ("--tls-cert text.npy, --tls-key text.npy: got ", "PEM")),
     (["--bind", "127.0.0.1:TAKEN"], 4, ("cannot bind 127.0.0.1:TAKEN",)),
 ]
 DECODER: list[tuple[list[str], int, tuple[str, ...]]] = [
@@ -44,9 +47,15 @@ DECODER: list[tuple[list[str], int, tuple[str, ...]]] = [
 ]
 
 
+ENCODER: list[tuple[list[str], int, tuple[str, ...]]] = [
+    (["--allow-client", "camera"], 3, ("--allow-client: got names without certificates", "--tls-ca")),
+    (["--decoder", "192.0.2.1:7001"], 3, ("--decoder: got 192.0.2.1:7001 for plain text", "--insecure")),
+]
+
+
 @pytest.mark.parametrize(
     ("program", "options", "code", "parts"),
-    [("encoder", *case) for case in BOTH] + [("decoder", *case) for case in BOTH + DECODER],
+    [("encoder", *case) for case in BOTH + ENCODER] + [("decoder", *case) for case in BOTH + DECODER],
 )
 def test_refused_options(files: Path, program: str, options: list[str], code: int, parts: tuple[str, ...]) -> None:
     """One line that names what is wrong, the documented exit code, and nothing on standard output."""

@@ -1,0 +1,19 @@
+"""Command line options that both services and their clients have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+TlsCert = Annotated[
+    Path | None, typer.Option(help="PEM file: certificate of this program, for clients and servers alike.")
+]
+TlsKey = Annotated[Path | None, typer.Option(help="PEM file: private key of the certificate.")]
+TlsCa = Annotated[
+    Path | None,
+    typer.Option(help="PEM file: authority that the certificates of all others must come from. A service then demands "
+                 "one of every client."),
+]  # fmt: skip
+Insecure = Annotated[bool, typer.Option("--insecure", help="Plain text beyond loopback, for anyone on the network.")]
