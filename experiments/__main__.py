@@ -112,8 +112,8 @@ def sweep_gaussian(
     schemes: Annotated[
         str | None,
         typer.Option(
-            help="Some of iid (the paper's pool), lattice, narrow, and references: search, common, nested, blocks, "
-            "e8, random, entropy.",
+            help="Some of iid (the paper's pool), lattice, narrow, and references: search, common, nested, tables, "
+            "blocks, e8, random, entropy.",
             show_default="all; entropy where its package constriction is installed",
         ),
     ] = None,

@@ -208,7 +208,7 @@ def _record(
         mse_db=float(_DECIBEL * np.log(errors.mean())),
         core_db=float(_DECIBEL * np.log(np.minimum(errors, far).mean())) if far else None,
         far_messages=int(np.count_nonzero(errors > far)) if far else None,
-        far_share_integrated=integrated.far_share if integrated is not None and far else None,
+        far_share_integrated=None if integrated is None else integrated.far_share,
         mse_db_integrated=None if integrated is None else integrated.mse_db,
         mse_db_integrated_sem=None if integrated is None else integrated.sem_db,
         mse_db_low=None if interval is None else float(interval[0]),

@@ -44,12 +44,12 @@ class Integrated:
     Attributes:
         mse: the mean.
         sem: its standard error.
-        far_share: probability that the best error is beyond ``far``, 0 where none was named.
+        far_share: probability that the best error is beyond ``far``, None where none was named.
     """
 
     mse: float
     sem: float
-    far_share: float
+    far_share: float | None
 
     @property
     def mse_db(self) -> float:
@@ -95,7 +95,7 @@ def integrate_answers(
     messages: int,
     generator: np.random.Generator,
     reach: float = REACH,
-    far: float = np.inf,
+    far: float | None = None,
 ) -> Integrated:
     """Integrate over the side information T_k = A + N(0, σ²) of ``messages`` messages of a source N(0, 1).
 
@@ -107,7 +107,7 @@ def integrate_answers(
         messages: number of sources.
         generator: of sources and of the grids' shifts.
         reach: how far the grid of t goes, in standard deviations given the source.
-        far: error beyond which a message counts as a failure.
+        far: error beyond which a message counts as a failure, or None.
     """
     sources, source_weights = weighted_sources(messages, generator)
     nodes = round(2.0 * reach / SPACING)
@@ -122,11 +122,12 @@ def integrate_answers(
             side = part[:, None] + np.sqrt(side_variance) * z
             errors.append(np.square(answer(k, side) - part[:, None]))
             weights.append(density / density.sum(axis=1, keepdims=True))
-        beyond = [(w * (e > far * far)).sum(axis=1) for e, w in zip(errors, weights, strict=True)]
         means.append(expected_minimum(np.stack(errors), np.stack(weights)))
-        failures.append(np.prod(beyond, axis=0))
+        if far is not None:
+            beyond = [(w * (e > far * far)).sum(axis=1) for e, w in zip(errors, weights, strict=True)]
+            failures.append(np.prod(beyond, axis=0))
     terms = source_weights * np.concatenate(means)
-    far_share = float(source_weights @ np.concatenate(failures))
+    far_share = float(source_weights @ np.concatenate(failures)) if failures else None
     return Integrated(float(terms.sum()), stratified_error(terms), far_share)
 
 
@@ -166,6 +167,6 @@ def integrate(
 
         return answer
 
-    far = 2.0 * session.cell_width if session.pool_kind == "lattice" else np.inf
+    far = 2.0 * session.cell_width if session.pool_kind == "lattice" else None
     generator = np.random.Generator(np.random.Philox(seed))
     return integrate_answers(answers, session.decoders, side_variance, messages, generator, reach, far)

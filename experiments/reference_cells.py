@@ -19,6 +19,7 @@ from experiments.common_point import common_point
 from experiments.distortion import mean_interval, standard_error
 from experiments.gaussian import POSTERIOR_VARIANCE, SCHEMES, SIDE_VARIANCE, Cell, CellCoupling, open_cell
 from experiments.integrated import Integrated, integrate
+from experiments.optimised_tables import optimised_tables
 from experiments.references import (
     Sampled,
     entropy_coded_quantiser,
@@ -34,6 +35,7 @@ SEARCH_NODES = 32
 _SEARCHED_MESSAGES = 1000
 _COMMON_MESSAGES = 2000
 _NESTED_MESSAGES = 10_000
+_TABLE_MESSAGES = 4000
 _BLOCK_TRIALS = 4
 """Source samples of block lattices, relative to the others': their rare errors are sampled, not integrated."""
 _MRC_VARIANCES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
@@ -137,6 +139,12 @@ def _nested(record: Record, trials: int, seed: int) -> Record:
     return _with_integral(_with_samples(record, sampled, seed), found)
 
 
+def _tables(record: Record, trials: int, seed: int) -> Record:
+    count = min(trials, _TABLE_MESSAGES)
+    found = optimised_tables(record.decoders, record.bins, count, seed)
+    return _with_integral(dataclasses.replace(record, messages=count), found)
+
+
 def _blocks(record: Record, trials: int, seed: int, *, cubic: bool) -> Record:
     scale = math.sqrt(POSTERIOR_VARIANCE)
 
@@ -184,6 +192,7 @@ REFERENCES = {
     "search": Reference("lattice pool, searching encoder", ("gls",), _ANY, 1.0, _search),
     "common": Reference("bins by value, one rule for all decoders", ("gls", "baseline"), _SEVERAL, 3.0, _common),
     "nested": Reference("nested scalar quantiser", ("none",), _ANY, 0.5, _nested),
+    "tables": Reference("optimised tables g_k(m, t)", ("none",), _ANY, 5.0, _tables),
     "blocks": Reference("blocks of 8: cubic cells, coarse E8", ("none",), _ANY, 2.5, _cubic_blocks),
     "e8": Reference("blocks of 8: E8 in E8", ("none",), _ONE, 3.5, _e8_blocks),
     "random": Reference("minimal random coding, no side information", ("none",), _ONE, 4.0, _random_coding),

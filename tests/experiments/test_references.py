@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from experiments.block_lattice import block_quantiser, nearest_e8
+from experiments.bounds import wyner_ziv_db
 from experiments.common_point import Setting, run_setting
 from experiments.distortion import standard_error
 from experiments.gaussian import Cell
+from experiments.optimised_tables import optimised_tables
 from experiments.reference_cells import REFERENCES, installed, measure_reference
 from experiments.references import (
     entropy_coded_quantiser,
@@ -77,6 +79,15 @@ def test_nested_quantiser_integrated_and_sampled_agree(decoders: int, bins: int)
     assert abs(sampled.mse - found.mse) < 4.0 * error
     assert error < 0.05 * found.mse
     assert sampled.missed_messages > 50
+
+
+def test_optimised_tables_gain_over_the_nested_quantiser() -> None:
+    """By .3 dB at K = 1 and .6 dB at K = 2, 1 bit, as measured, and they stay above the limit."""
+    for decoders, gain in ((1, 0.25), (2, 0.5)):
+        nested = nested_integrated(decoders, 2, 0.5, 1000, 11)
+        found = optimised_tables(decoders, 2, 1000, 12)
+        assert nested.mse_db - found.mse_db > gain
+        assert found.mse_db > wyner_ziv_db(1.0, decoders)
 
 
 def test_private_races_are_worth_decibels_where_the_rule_is_common() -> None:
