@@ -86,7 +86,8 @@ def lattice_for(decoders: int, bins: int, prior_variance: float, side_variance: 
     period = float(periods[np.argmin(cost)]) * (1.0 + _EDGE_GAIN / (decoders * bins**2))
     width = period * (_MEAN_DB_SHARE if aim == "mean_db" else 1.0) / bins
     pool_size = max(bins, 2 * math.ceil(RANGE / width) + 2)
-    return Lattice(width * math.sqrt(prior_variance), pool_size)
+    # Single precision: libraries whose exponentials differ in the last bit open the same session for the same source.
+    return Lattice(float(np.float32(width * math.sqrt(prior_variance))), pool_size)
 
 
 def cell_answer(

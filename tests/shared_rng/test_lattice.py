@@ -192,7 +192,7 @@ def test_period_is_the_least_cost(decoders: int, bins: int, side: float) -> None
 def test_lattice_covers_the_source_and_scales_with_it(decoders: int, bins: int) -> None:
     unit, scaled = lattice_for(decoders, bins, 1.0, 0.3), lattice_for(decoders, bins, 400.0, 120.0)
     assert scaled.pool_size == unit.pool_size
-    assert scaled.cell_width == pytest.approx(20 * unit.cell_width, rel=1e-12)
+    assert scaled.cell_width == pytest.approx(20 * unit.cell_width, rel=1e-6)
     # Whatever the dither, the outermost points are six deviations out, and not much more unless bins need them.
     assert (unit.pool_size / 2 - 1) * unit.cell_width >= 6.0
     assert unit.pool_size == max(bins, unit.pool_size)
@@ -213,6 +213,13 @@ BAD = [
 def test_bad_arguments(operand: str, arguments: tuple[int, int, float, float], given: str) -> None:
     with refused(operand, given, "at least 1" if operand in ("decoders", "bins") else "a finite number above 0"):
         lattice_for(*arguments)
+
+
+@pytest.mark.parametrize("decoders", [1, 4])
+def test_widths_are_single_precision(decoders: int) -> None:
+    """So that both ends of a deployment, and both libraries of an upgrade, find the same one."""
+    width = lattice_for(decoders, 16, 1.0, 0.5).cell_width
+    assert width == np.float32(width)
 
 
 def test_upper_tail() -> None:
