@@ -82,7 +82,7 @@ def test_bad_card(name: str, value: object) -> None:
 
 def test_load_by_source() -> None:
     assert isinstance(load_decoder_model(gaussian_card()), GaussianDecoderModel)
-    with refused("card source", "'audio'", "gaussian or vae"):
+    with refused("card source", "'audio'", "gaussian, vae or codebook"):
         load_decoder_model(ModelCard("audio", {}, {}, None, bytes(32)))
 
 

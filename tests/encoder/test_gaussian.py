@@ -65,7 +65,7 @@ def test_bad_card(name: str, value: object) -> None:
 
 def test_load_by_source() -> None:
     assert isinstance(load_encoder_model(gaussian_card()), GaussianEncoderModel)
-    with refused("card source", "'audio'", "gaussian or vae"):
+    with refused("card source", "'audio'", "gaussian, vae or codebook"):
         load_encoder_model(ModelCard("audio", {}, {}, None, bytes(32)))
 
 
