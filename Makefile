@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+OLDEST := .venv-oldest
 
-.PHONY: demo test lint types unit proto clean
+.PHONY: demo test test-oldest lint types unit proto clean
 
 demo: $(STAMP)
 	$(BIN)/python -m experiments demo --out runs/demo
@@ -22,6 +23,13 @@ types: $(STAMP)
 unit: $(STAMP)
 	$(BIN)/pytest
 
+# The oldest libraries that pyproject.toml allows, in an environment of their own: same bits, same services.
+test-oldest:
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --requirement tests/oldest.txt
+	PYTHONPATH=.:proto $(OLDEST)/bin/python -m pytest -p no:cacheprovider tests/test_golden_messages.py tests/shared_rng \
+		tests/encoder tests/decoder tests/integration/test_equivalence.py tests/integration/test_service_options.py
+
 # Regenerate the wire package from its .proto files.
 proto: $(STAMP)
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=proto --pyi_out=proto --grpc_python_out=proto \
@@ -33,4 +41,4 @@ $(STAMP): pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) runs build dist *.egg-info
+	rm -rf $(VENV) $(OLDEST) runs build dist *.egg-info
