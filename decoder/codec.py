@@ -22,6 +22,9 @@ from shared_rng import (
 )
 from shared_rng.pool import Labels
 
+_CHUNK_NUMBERS = 2**22
+"""Numbers of the pools that are made at once."""
+
 
 @dataclass(frozen=True)
 class DecodedBatch:
@@ -99,7 +102,16 @@ class Decoder:
         return DecodedBatch(first_message, selection.picks, latents, reconstructions, selection.failures)
 
     def _scan(self, messages: Sequence[int], labels: Labels, side: Floats) -> tuple[Selection, Floats]:
-        """Weigh every candidate of the bin; returns the picks and the picked candidates, NaN where one failed."""
+        """Some messages at once; returns the picks and the picked candidates, NaN where one failed."""
+        size = max(1, _CHUNK_NUMBERS // (self.session.pool_size * self.session.latent_dimension))
+        parts = [slice(start, start + size) for start in range(0, len(messages), size)]
+        scans = [self._scan_chunk(messages[part], labels[part], side[part]) for part in parts]
+        failures = {message: reason for found, _ in scans for message, reason in found.failures.items()}
+        picks = np.concatenate([found.picks for found, _ in scans])
+        return Selection(picks, failures), np.concatenate([latents for _, latents in scans])
+
+    def _scan_chunk(self, messages: Sequence[int], labels: Labels, side: Floats) -> tuple[Selection, Floats]:
+        """Weigh every candidate of the bin."""
         if self.session.coupling == "list":
             selection = list_select(self.session, self.index, labels)
             return selection, selection.picks.astype(np.float64)[:, None]

@@ -98,7 +98,10 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
         self, request: pb.OpenDecoderSessionRequest, context: Any
     ) -> pb.OpenDecoderSessionResponse:
         """See ``decoder.proto``."""
-        session = await self._work(Session.from_wire_fields, convert.from_session(request.session), self._seed)
+        session = await self._work(
+            Session.from_wire_fields, convert.from_session(request.session), self._seed, self._model.latent_dimension
+        )
+        session.require_affordable()
         # In the worker, so that a batch in flight is finished before its end is told.
         state = await self._work(self._open, session, request.index, request.first_message)
         return pb.OpenDecoderSessionResponse(next_message=state.next_message)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import io
+import warnings
 import zlib
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,11 @@ import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 from shared_rng import CodecError, load_npy
+
+MAX_PIXELS = 2**25
+"""Pixels of one image file."""
+MAX_UNPACKED = 2**30
+"""Bytes of an unpacked gzip file."""
 
 _IDX_IMAGES = b"\x00\x00\x08\x03"
 
@@ -72,9 +79,12 @@ def _read(path: Path, *, colour: bool) -> npt.NDArray[Any]:
     data = path.read_bytes()
     if data[:2] == b"\x1f\x8b":
         try:
-            data = gzip.decompress(data)
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+                data = stream.read(MAX_UNPACKED + 1)
         except (OSError, EOFError, zlib.error) as error:
             raise CodecError(str(path), str(error), "a complete gzip file") from error
+        if len(data) > MAX_UNPACKED:
+            raise CodecError(str(path), f"more than {MAX_UNPACKED} bytes unpacked", "a smaller file")
     if data[:4] == _IDX_IMAGES:
         return read_idx(data, str(path))
     picture = read_picture(path)
@@ -89,15 +99,24 @@ def read_picture(path: Path) -> npt.NDArray[np.uint8]:
     """One image file: uint8 [height, width], or [height, width, 3] where its colours are not all grey.
 
     Raises:
-        CodecError: it is no image, or damaged.
+        CodecError: it is no image, damaged, or too large.
     """
+    expected = f"an image of at most {MAX_PIXELS} pixels"
     try:
-        with Image.open(path) as image:
+        # Pillow warns of large images when it has read their size; ours is the limit.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            image = Image.open(path)
+        with image:
+            if image.width * image.height > MAX_PIXELS:
+                raise CodecError(str(path), f"{image.width}×{image.height} pixels", expected)
             colours = np.asarray(image.convert("RGB"))
             if (colours == colours[:, :, :1]).all():
                 return np.asarray(image.convert("L"))
             return colours
     except UnidentifiedImageError as error:
         raise CodecError(str(path), "an unknown kind of file", "a .npy, IDX or image file") from error
+    except Image.DecompressionBombError as error:
+        raise CodecError(str(path), str(error), expected) from error
     except (OSError, SyntaxError) as error:
         raise CodecError(str(path), f"no readable image ({error})", "a .npy, IDX or image file") from error

@@ -136,7 +136,10 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
     @refusing(CodecError)
     async def OpenSession(self, request: pb.OpenSessionRequest, context: Any) -> pb.OpenSessionResponse:
         """See ``encoder.proto``."""
-        session = await self._work(Session.from_wire_fields, convert.from_session(request.session), self._seed)
+        session = await self._work(
+            Session.from_wire_fields, convert.from_session(request.session), self._seed, self._model.latent_dimension
+        )
+        session.require_affordable()
         if session.decoders > len(self._addresses):
             raise CodecError("decoders", session.decoders, f"at most {len(self._addresses)}, those of this encoder")
         encoder = Encoder(session, self._model, self._search)

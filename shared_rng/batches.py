@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import tokenize
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +47,7 @@ def load_npy(path: Path, name: str, mmap_mode: Literal["r"] | None = None) -> np
         mmap_mode: ``r`` to leave it on disk.
 
     Raises:
-        CodecError: the file is missing, or no ``.npy`` file of numbers.
+        CodecError: the file is missing, no ``.npy`` file of numbers, or shorter than its shape says.
     """
     expected = "a .npy file of numbers"
     if not path.is_file():
@@ -57,7 +58,23 @@ def load_npy(path: Path, name: str, mmap_mode: Literal["r"] | None = None) -> np
     if magic != b"\x93NUMPY":
         raise CodecError(str(path), f"a file that begins with {magic.hex() or 'nothing'}", expected)
     try:
+        with path.open("rb") as stream:
+            _require_complete(path, stream)
         array: npt.NDArray[Any] = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+    except CodecError:
+        raise
     except (ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:
         raise CodecError(str(path), str(error), expected) from error
     return array
+
+
+def _require_complete(path: Path, stream: BinaryIO) -> None:
+    """Compare the shape with the file's length: NumPy would make room for all of it first."""
+    version = np.lib.format.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):
+        raise CodecError(str(path), f".npy version {version[0]}.{version[1]}", "version 1.0 or 2.0")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(stream)
+    expected, held = math.prod(shape) * dtype.itemsize, path.stat().st_size - stream.tell()
+    if not dtype.hasobject and held < expected:
+        raise CodecError(str(path), f"{held} bytes", f"a .npy file with {expected} for {dtype} of shape {shape}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -26,6 +26,10 @@ MAX_BINS = 2**16
 MAX_POOL = 2**24
 MAX_DECODERS = 2**16
 MAX_VARIANCE = 1e18
+MAX_SCANNED = 2**18
+"""N at a service, of pools that are looked at candidate by candidate."""
+MAX_SCANNED_NUMBERS = 2**22
+"""N times coordinates of a candidate, likewise."""
 _DIGEST_BLOCK = 256
 _SEED_BYTES = 16
 
@@ -77,7 +81,7 @@ class Session:
         CodecError: a field is out of range; it names the field, what came and what was expected.
     """
 
-    seed: int
+    seed: int = field(repr=False)
     pool_size: int
     bins: int
     decoders: int
@@ -94,7 +98,9 @@ class Session:
     def __post_init__(self) -> None:
         if type(self.protocol_version) is not int or self.protocol_version != PROTOCOL_VERSION:
             raise SessionMismatch("protocol_version", self.protocol_version, PROTOCOL_VERSION)
-        _check_integer("seed", self.seed, 0, 2**128 - 1, "an integer in 0 … 2^128 - 1")
+        # The value is a secret, here and in every text that a session is put into.
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**128:
+            raise CodecError("seed", f"another {type(self.seed).__name__}", "an integer in 0 … 2^128 - 1")
         _check_integer("pool_size", self.pool_size, 2, MAX_POOL, "an integer in 2 … 2^24")
         _check_integer("bins", self.bins, 2, MAX_BINS, "a power of two in 2 … 65536")
         if self.bins & (self.bins - 1):
@@ -195,7 +201,7 @@ class Session:
         the others as little-endian doubles. Centroids of regions follow, as the Gaussian blocks. Two ends whose
         libraries gave different pools would disagree here.
         """
-        summary = {field.name: getattr(self, field.name) for field in fields(self)}
+        summary = {each.name: getattr(self, each.name) for each in fields(self)}
         summary["model_digest"] = self.model_digest.hex()
         for name in ("pool_variance", "cell_width"):
             summary[name] = float(summary[name]).hex()
@@ -230,16 +236,36 @@ class Session:
 
     def wire_fields(self, *, share_seed: bool) -> dict[str, Any]:
         """The session as plain values for the wire; without the seed where it is pre-shared."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
         values["seed"] = self.seed.to_bytes(_SEED_BYTES, "little") if share_seed else b""
         return values | {"seed_digest": seed_digest(self.seed), "digest": self.digest}
 
-    @classmethod
-    def from_wire_fields(cls, values: Mapping[str, Any], pre_shared_seed: int | None = None) -> Session:
-        """Rebuild a session from :meth:`wire_fields` and check the seed's and the session's digest.
+    def require_affordable(self) -> None:
+        """Check that a service can hold a pool of which every candidate is looked at.
 
         Raises:
-            SessionMismatch: the seed is missing here and in the message, or a digest differs.
+            CodecError: the pool is too large.
+        """
+        if self.pool_kind == "lattice" or self.race_order == "arrival":
+            return
+        limit = min(MAX_SCANNED, MAX_SCANNED_NUMBERS // self.latent_dimension)
+        if self.pool_size > limit:
+            given = f"{self.pool_size} candidates of {self.latent_dimension} coordinates"
+            raise CodecError("pool_size", given, f"at most {limit}, since a service looks at each")
+
+    @classmethod
+    def from_wire_fields(
+        cls, values: Mapping[str, Any], pre_shared_seed: int | None = None, latent_dimension: int | None = None
+    ) -> Session:
+        """Rebuild a session from :meth:`wire_fields` and check the seed's and the session's digest.
+
+        Args:
+            values: from the wire.
+            pre_shared_seed: what the session has where its seed did not travel.
+            latent_dimension: what a session must have to be looked at any further, or None.
+
+        Raises:
+            SessionMismatch: the seed is missing here and in the message, or a digest or the dimension differs.
             CodecError: a field is out of range.
         """
         values = dict(values)
@@ -250,6 +276,8 @@ class Session:
         if seed is None:
             raise SessionMismatch("seed", "no seed", "a seed, since none was pre-shared with this service")
         session = cls(seed=seed, **values)
+        if latent_dimension is not None:
+            session.require(latent_dimension=latent_dimension)
         for name, came, own in (
             ("seed_digest", came_seed_digest, seed_digest(session.seed)),
             ("session digest", came_digest, session.digest),

@@ -16,6 +16,9 @@ _TYPES: dict[int, np.dtype[Any]] = {
     Tensor.TYPE_FLOAT32: np.dtype("<f4"),
     Tensor.TYPE_FLOAT64: np.dtype("<f8"),
 }
+MAX_AXES = 8
+"""Axes of a tensor on the wire."""
+
 _ENUMS = {
     "pool_kind": (PoolKind, "POOL_KIND_"),
     "binning": (Binning, "BINNING_"),
@@ -41,11 +44,15 @@ def from_tensor(tensor: Tensor) -> npt.NDArray[Any]:
     """The array of a tensor, read-only.
 
     Raises:
-        ValueError: the type is not one of ours, or the data's length does not belong to the shape.
+        ValueError: the type is not one of ours, there are too many axes, or the data's length does not belong to
+            the shape.
     """
     dtype = _TYPES.get(tensor.type)
     if dtype is None:
         raise ValueError(f"tensor type: got {tensor.type}, expected uint8, float32 or float64 (1 … 3)")
+    # Before the product, which would take hours for the longest shape that fits into a message.
+    if len(tensor.shape) > MAX_AXES:
+        raise ValueError(f"tensor shape: got {len(tensor.shape)} axes, expected at most {MAX_AXES}")
     shape = tuple(tensor.shape)
     size = math.prod(shape) * dtype.itemsize
     if len(tensor.data) != size:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import io
+import tracemalloc
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -231,3 +233,45 @@ def test_broken_file(tmp_path: Path, name: str, data: bytes, expected: str) -> N
     path = write(tmp_path, name, data)
     with refused(str(path), expected=expected):
         read_sources(path, SHAPE)
+
+
+def npy_header(shape: tuple[int, ...]) -> bytes:
+    """A ``.npy`` file of doubles that ends after its header."""
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    return b"\x93NUMPY\x01\x00\x76\x00" + header.ljust(117) + b"\n"
+
+
+def png_header(width: int, height: int) -> bytes:
+    """A picture of one grey pixel whose header says that it has more."""
+    picture = bytearray(png(np.zeros((1, 1), np.uint8)))
+    picture[16:24] = width.to_bytes(4, "big") + height.to_bytes(4, "big")
+    picture[29:33] = zlib.crc32(picture[12:29]).to_bytes(4, "big")
+    return bytes(picture)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "given", "expected"),
+    [
+        ("a.npy", npy_header((2**31, 2**9)), "0 bytes", f"{2**43} for float64"),
+        ("b.npy", npy_header((2**62, 2**62)), "0 bytes", f"{2**127} for float64"),
+        ("a.idx", idx(PIXELS)[:4] + b"\xff" * 12 + bytes(75), "91 bytes", f"{16 + (2**32 - 1) ** 3} bytes"),
+        ("bomb.gz", gzip.compress(bytes(2**22)), f"more than {2**20} bytes", "a smaller file"),
+        ("large.png", png_header(2**15, 2**15), "Image size", f"at most {2**25} pixels"),
+        ("warned.png", png_header(10**4, 10**4), "10000×10000 pixels", f"at most {2**25} pixels"),
+        ("just.png", png_header(2**25 + 1, 1), f"{2**25 + 1}×1 pixels", f"at most {2**25} pixels"),
+        ("bomb.png", png_header(2**31 - 1, 2**31 - 1), "Image size", f"at most {2**25} pixels"),
+    ],
+)  # fmt: skip
+def test_files_that_say_they_are_huge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, data: bytes, given: str, expected: str
+) -> None:
+    """Refused before there is room for what they say."""
+    monkeypatch.setattr("encoder.files.MAX_UNPACKED", 2**20)
+    path = write(tmp_path, name, data)
+    tracemalloc.start()
+    try:
+        with refused(str(path), given, expected):
+            read_sources(path, SHAPE)
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()

@@ -119,6 +119,8 @@ def test_opening(world: World, changes: dict[str, Any], code: grpc.StatusCode, p
 SESSIONS: list[tuple[dict[str, Any], grpc.StatusCode, tuple[str, ...]]] = [
     ({"decoders": 3}, INVALID, ("decoders: got 3", "at most 2")),
     ({"pool_kind": "discrete"}, MISMATCH, ("pool_kind: got discrete", "expected gaussian")),
+    ({"pool_size": 2**18 + 1, "race_order": "index"}, INVALID, ("pool_size: got 262145 candidates", "at most 262144")),
+    ({"latent_dimension": 2**16}, MISMATCH, ("latent_dimension: got 65536", "expected 1")),
     ({"latent_dimension": 2}, MISMATCH, ("latent_dimension: got 2", "expected 1")),
     ({"pool_variance": 2.0}, MISMATCH, ("pool_variance: got 2.0", "expected 1.003")),
     ({"model_digest": b"\5" * 32}, MISMATCH, ("model_digest: got " + "05" * 32, "expected ")),

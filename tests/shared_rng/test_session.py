@@ -57,8 +57,16 @@ BAD_FIELDS: list[Any] = [
 
 @pytest.mark.parametrize(("field", "value", "expected"), BAD_FIELDS)
 def test_bad_field(field: str, value: Any, expected: str) -> None:
-    with refused(field, str(value), expected):
+    # A bad seed is one that somebody mistyped: its value is not said.
+    with refused(field, "another" if field == "seed" else str(value), expected):
         make_session(**{field: value})
+
+
+def test_a_seed_is_not_shown() -> None:
+    assert str(SEED) not in repr(make_session())
+    with pytest.raises(CodecError) as caught:
+        make_session(seed=SEED << 1 | 2**128)
+    assert str(SEED << 1) not in str(caught.value)
 
 
 @pytest.mark.parametrize("change", [{"latent_dimension": 2}, {"pool_variance": 2.0}])
@@ -264,3 +272,28 @@ def test_require() -> None:
 def test_a_session_does_not_change() -> None:
     with pytest.raises(AttributeError):
         make_session().seed = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("changes", "limit"),
+    [
+        ({"pool_size": 2**18 + 1}, 2**18),
+        ({"pool_size": 2**24}, 2**18),
+        ({"pool_size": 257, "latent_dimension": 2**14}, 256),
+        ({"pool_size": 2**18 + 1, "pool_kind": "discrete"}, 2**18),
+    ],
+)
+def test_pools_that_a_service_cannot_hold(changes: dict[str, Any], limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused before anything of the pool is made, and so are dimensions that a model does not have."""
+    session, fitting = make_session(**changes), make_session(latent_dimension=2**14).wire_fields(share_seed=True)
+    monkeypatch.setattr(Session, "candidates", None)
+    with refused("pool_size", str(changes["pool_size"]), f"at most {limit},"):
+        session.require_affordable()
+    with refused("latent_dimension", str(2**14), "2", SessionMismatch):
+        Session.from_wire_fields(fitting, latent_dimension=2)
+
+
+@pytest.mark.parametrize("changes", [{"race_order": "arrival"}, {"pool_kind": "lattice", "cell_width": 0.5}])
+def test_pools_that_nobody_holds(changes: dict[str, Any]) -> None:
+    """Of which only some candidates are made."""
+    make_session(pool_size=2**24, **changes).require_affordable()

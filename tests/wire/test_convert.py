@@ -88,6 +88,7 @@ def test_other_types_are_refused(dtype: str) -> None:
     [
         (Tensor(), "tensor type: got 0, expected uint8, float32 or float64"),
         (Tensor(type=4, shape=[1], data=b"1"), "tensor type: got 4, expected"),
+        (Tensor(type=Tensor.TYPE_UINT8, shape=[2**63] * 100_000), "tensor shape: got 100000 axes, expected at most 8"),
         (Tensor(type=Tensor.TYPE_FLOAT64), "tensor data: got 0 bytes, expected 8 for float64 of shape ()"),
         (Tensor(type=Tensor.TYPE_UINT8, shape=[2, 3], data=bytes(5)), "got 5 bytes, expected 6 for uint8"),
         (Tensor(type=Tensor.TYPE_FLOAT32, shape=[0, 3], data=bytes(1)), "got 1 bytes, expected 0 for float32"),
