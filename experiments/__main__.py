@@ -49,12 +49,18 @@ def demo(
     decoders: Annotated[str, typer.Option(help="Values of K.")] = "1,2,3,4",
     pool_size: Annotated[int, typer.Option(help="N, candidates a message.")] = 256,
     seed: Annotated[int, typer.Option(help="Seed of the common randomness.")] = 1,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Model of MNIST digits, name or folder; repeat it.", show_default="mnist and shipped list models"
+        ),
+    ] = None,
 ) -> None:
     """Run the main job: an encoder and decoders as processes, real digits, table, plots and report."""
     import grpc
 
     from experiments import plots, report
-    from experiments.demo import MODEL, DemoOptions, run_demo
+    from experiments.demo import MODEL, DemoOptions, run_demo, tuned_models
     from experiments.processes import ServiceFailed
     from experiments.results import Results
     from shared_rng import find_model, load_card
@@ -63,8 +69,9 @@ def demo(
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     started = time.perf_counter()
     try:
-        options = DemoOptions(digits, values(bins, int), values(decoders, int), pool_size, seed)
-        card = load_card(find_model(MODEL))
+        names = tuple(model) if model else (MODEL, *tuned_models())
+        options = DemoOptions(digits, values(bins, int), values(decoders, int), pool_size, seed, names)
+        digests = [load_card(find_model(name)).digest.hex() for name in names]
         out.mkdir(parents=True, exist_ok=True)
         records, example = run_demo(options)
     except (ValueError, OSError) as error:
@@ -73,7 +80,7 @@ def demo(
         fail(error, EXIT_SERVICE)
     except grpc.RpcError as error:
         fail(f"{error.code().name}: {error.details()}", EXIT_SERVICE)
-    described = {**configuration(started), **asdict(options), "model": MODEL, "model_digest": card.digest.hex()}
+    described = {**configuration(started), **asdict(options), "model_digests": digests}
     results = Results(described, records)
     rows = [report.image_row(record) for record in records]
     report.print_table(f"MNIST, {digits} digits, best of K", report.IMAGE_COLUMNS, rows)

@@ -16,19 +16,21 @@ import numpy.typing as npt
 from decoder.client import DecoderClient
 from encoder.client import EncoderClient
 from experiments import images
+from experiments.catalogue import Model, named_models, shipped_models
 from experiments.coding import BATCH, Example, Outcome
 from experiments.distortion import best_squared_errors, compare_with_baseline, image_record
 from experiments.processes import ServiceProcess, running, start
 from experiments.progress import progress
+from experiments.recipes import recipe_kind
 from experiments.relay import CountingRelays
 from experiments.results import Record
 from gumbelcast.v1.encoder_pb2 import DecoderState
-from shared_rng import Coupling, Session
+from shared_rng import CodecError, Session
 
 Floats = npt.NDArray[np.float32]
 
-COUPLINGS: tuple[Coupling, ...] = ("gls", "baseline")
 MODEL = "mnist"
+"""Serves the whole grid; the other models of a demo are each for one cell of it."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,10 @@ class DemoOptions:
         decoders: the values of K; as many decoder processes as the largest run.
         pool_size: N.
         seed: of the common randomness.
+        models: names or folders of models of MNIST digits.
 
     Raises:
-        CodecError: a value is out of range.
+        CodecError: a value is out of range, or a model is missing or of other data.
     """
 
     digits: int = 1000
@@ -51,8 +54,10 @@ class DemoOptions:
     decoders: tuple[int, ...] = (1, 2, 3, 4)
     pool_size: int = 256
     seed: int = 1
+    models: tuple[str, ...] = (MODEL,)
 
     def __post_init__(self) -> None:
+        named_models(self.models, "mnist")
         for k in self.decoders:
             for bins in self.bins:
                 Session(seed=self.seed, pool_size=self.pool_size, bins=bins, decoders=k, model_digest=bytes(32))
@@ -101,17 +106,17 @@ class Deployment:
             raise RuntimeError(f"session {session.digest.hex()[:16]}: {'; '.join(missing)}")
 
 
-def deploy(stack: ExitStack, sides: Sequence[Floats], folder: Path) -> Deployment:
+def deploy(stack: ExitStack, model: Path, sides: Sequence[Floats], folder: Path) -> Deployment:
     """Start one decoder a crop of side information, the relays and the encoder; the stack stops them."""
     decoders: list[ServiceProcess] = []
     for k, side in enumerate(sides):
         path = folder / f"side_information_{k}.npy"
         np.save(path, side)
-        arguments = ["--model", MODEL, "--bind", "127.0.0.1:0", "--side-information", str(path)]
+        arguments = ["--model", str(model), "--bind", "127.0.0.1:0", "--side-information", str(path)]
         decoders.append(start(f"decoder {k}", "decoder", arguments, folder / f"decoder_{k}.log"))
     stack.enter_context(running(decoders))
     relays = stack.enter_context(CountingRelays([d.address for d in decoders]))
-    arguments = ["--model", MODEL, "--bind", "127.0.0.1:0"]
+    arguments = ["--model", str(model), "--bind", "127.0.0.1:0"]
     for address in relays.addresses:
         arguments += ["--decoder", address]
     encoder = start("encoder", "encoder", arguments, folder / "encoder.log")
@@ -121,6 +126,11 @@ def deploy(stack: ExitStack, sides: Sequence[Floats], folder: Path) -> Deploymen
         [stack.enter_context(DecoderClient(d.address)) for d in decoders],
         relays,
     )
+
+
+def tuned_models() -> list[str]:
+    """Names of the shipped models of MNIST digits that are each for one cell: list codes."""
+    return [model.folder.name for model in shipped_models() if (model.recipe, model.dataset) == ("list", "mnist")]
 
 
 def run_demo(options: DemoOptions) -> tuple[list[Record], Example]:
@@ -134,31 +144,74 @@ def run_demo(options: DemoOptions) -> tuple[list[Record], Example]:
     digits = images.bundled_digits(options.digits)
     sources = images.MNIST.sources(digits)
     sides = [images.MNIST.side_information(digits, k) for k in range(max(options.decoders))]
-    middle = options.bins[len(options.bins) // 2]
+    grid = [(k, bins) for k in options.decoders for bins in options.bins]
+    middle = max(options.decoders), options.bins[len(options.bins) // 2]
+    models = named_models(options.models, "mnist")
+    cells = [(model, [cell for cell in grid if model.serves(*cell)]) for model in models]
+    if not any(middle in own for _, own in cells):
+        expected = f"one for K = {middle[0]} and L_max = {middle[1]}"
+        raise CodecError("models", ", ".join(options.models), expected)
     records: list[Record] = []
-    example: Example | None = None
-    cells = [(k, bins) for k in options.decoders for bins in options.bins]
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gumbelcast-")))
-        bar = stack.enter_context(progress())
-        task = bar.add_task("starting one encoder and the decoders", total=len(cells) * 2 * len(sources))
-        deployment = deploy(stack, sides, folder)
-        for k, bins in cells:
-            errors, cell = {}, {}
-            for coupling in COUPLINGS:
-                bar.update(task, description=f"{coupling}, K = {k}, {bins.bit_length() - 1} bits")
-                session = deployment.encoder.session(
-                    pool_size=options.pool_size, bins=bins, decoders=k, coupling=coupling, seed=options.seed
-                )
-                started = time.perf_counter()
-                outcome, forward, back = deployment.code(session, sources, lambda n: bar.advance(task, n))
-                seconds = time.perf_counter() - started
-                errors[coupling] = best_squared_errors(sources, outcome.reconstructions)
-                record = image_record("mnist", session, outcome, errors[coupling], seconds)
-                cell[coupling] = dataclasses.replace(record, transport_bytes=forward, transport_bytes_back=back)
-                if (k, bins, coupling) == (max(options.decoders), middle, "gls"):
-                    title = f"GLS, K = {k}, {bins.bit_length() - 1} bits a message"
-                    example = Example(sources, np.stack(sides), outcome, title)
-            records += [compare_with_baseline(cell["gls"], errors["gls"], errors["baseline"]), cell["baseline"]]
-    assert example is not None
-    return records, example
+    examples: list[Example] = []
+    with progress() as bar:
+        total = sum(len(own) * len(recipe_kind(model.recipe).couplings) for model, own in cells)
+        task = bar.add_task("", total=total * len(sources))
+        for model, own in cells:
+            if not own:
+                continue
+            bar.update(task, description=f"{model.folder.name}: starting one encoder and the decoders")
+            with ExitStack() as stack:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gumbelcast-")))
+                deployment = deploy(stack, model.folder, sides[: max(k for k, _ in own)], folder)
+                for cell in own:
+                    bar.update(task, description=f"{model.folder.name}: K = {cell[0]}, L_max = {cell[1]}")
+                    found, first = _code_cell(deployment, model, cell, options, sources, lambda n: bar.advance(task, n))
+                    records += found
+                    if cell == middle:
+                        title = (
+                            f"{model.folder.name}, {found[0].coupling}, K = {cell[0]}, {found[0].bits} bits a message"
+                        )
+                        examples.append(Example(sources, np.stack(sides), first, title))
+    return records, examples[0]
+
+
+def _code_cell(
+    deployment: Deployment,
+    model: Model,
+    cell: tuple[int, int],
+    options: DemoOptions,
+    sources: Floats,
+    advance: Callable[[int], None],
+) -> tuple[list[Record], Outcome]:
+    """One cell with every coupling of the model's recipe: the records, and what came of the first coupling."""
+    outcomes: list[Outcome] = []
+    records: list[Record] = []
+    for coupling in recipe_kind(model.recipe).couplings:
+        session = deployment.encoder.session(
+            pool_size=None if model.card.source == "codebook" else options.pool_size,
+            bins=cell[1],
+            decoders=cell[0],
+            coupling=coupling,
+            seed=options.seed,
+        )
+        started = time.perf_counter()
+        outcome, *transport = deployment.code(session, sources, advance)
+        records.append(_record(session, outcome, sources, time.perf_counter() - started, model, transport))
+        outcomes.append(outcome)
+    if len(records) == 2:
+        gls, baseline = (best_squared_errors(sources, outcome.reconstructions) for outcome in outcomes)
+        records[0] = compare_with_baseline(records[0], gls, baseline)
+    return records, outcomes[0]
+
+
+def _record(
+    session: Session, outcome: Outcome, sources: Floats, seconds: float, model: Model, transport: Sequence[int]
+) -> Record:
+    errors = best_squared_errors(sources, outcome.reconstructions)
+    return dataclasses.replace(
+        image_record("mnist", session, outcome, errors, seconds),
+        recipe=model.recipe,
+        model=model.folder.name,
+        transport_bytes=transport[0],
+        transport_bytes_back=transport[1],
+    )

@@ -31,23 +31,24 @@ def rate_distortion(records: Sequence[Record], path: Path) -> None:
     decoders = sorted({record.decoders for record in records})
     for k in decoders:
         colour, marker = COLOURS[(k - 1) % 4], MARKERS[(k - 1) % 4]
-        for coupling, style in (("gls", "-"), ("baseline", "--")):
-            own = sorted(
-                (r for r in records if (r.decoders, r.coupling) == (k, coupling)), key=lambda record: record.bits
-            )
+        for coupling, style in (("gls", "-"), ("baseline", "--"), ("list", ":")):
+            own = [r for r in records if (r.decoders, r.coupling) == (k, coupling)]
+            if coupling != "list":
+                own = [r for r in own if r.recipe in (None, "paper")]
+            own.sort(key=lambda record: record.bits)
             axes.errorbar(
                 [r.bits for r in own],
                 [r.mse_paper or np.nan for r in own],
                 [r.mse_paper_sem or 0.0 for r in own],
                 color=colour,
                 linestyle=style,
-                marker=marker if coupling == "gls" else None,
+                marker={"gls": marker, "baseline": None, "list": "*"}[coupling],
                 markersize=5,
                 capsize=3,
                 linewidth=1.6,
             )
             offset = -0.06 if coupling == "gls" else 0.06
-            papers = [(r.bits, paper_figure("mnist", coupling, k, r.bins)) for r in own]
+            papers = [(r.bits, paper_figure("mnist", coupling, k, r.bins)) for r in own if coupling != "list"]
             known = [(bits + offset, paper.value) for bits, paper in papers if paper is not None]
             if known:
                 axes.plot(
@@ -80,6 +81,7 @@ def _legend(decoders: Sequence[int]) -> list[Line2D]:
         *handles,
         Line2D([], [], color=grey, linestyle="-", label="GLS"),
         Line2D([], [], color=grey, linestyle="--", label="shared race (baseline)"),
+        Line2D([], [], color=grey, linestyle=":", marker="*", label="list code (tuned)"),
         Line2D(
             [], [], color=grey, marker="o", linestyle="none", markerfacecolor="none", markersize=7, label="paper, GLS"
         ),

@@ -16,7 +16,7 @@ from experiments.paper import PaperFigure, paper_figure
 from experiments.results import Record, Results
 
 IMAGE_COLUMNS = (
-    "coupling", "K", "bits", "MSE (paper)", "± s.e.", "paper's", "gain ± s.e.", "MSE [0, 1]", "PSNR (dB)",
+    "recipe", "coupling", "K", "bits", "MSE (paper)", "± s.e.", "paper's", "gain ± s.e.", "MSE [0, 1]", "PSNR (dB)",
     "match", "payload (B)", "transport (B)", "seconds",
 )  # fmt: skip
 GAUSSIAN_COLUMNS = (
@@ -29,11 +29,13 @@ TOY_COLUMNS = ("K", "match, GLS", "± s.e.", "≥ lemma", "optimum, 1 - d_TV")
 
 def image_row(record: Record) -> list[str]:
     """One line of the table of an image source."""
-    paper = paper_figure(record.source, record.coupling, record.decoders, record.bins)
+    coupling = "baseline" if record.coupling == "baseline" else "gls"
+    paper = paper_figure(record.source, coupling, record.decoders, record.bins)
     gain = ""
     if record.baseline_minus_gls is not None:
         gain = f"{record.baseline_minus_gls:+.4f} ± {record.baseline_minus_gls_sem:.4f}"
     return [
+        record.recipe or "",
         record.coupling,
         str(record.decoders),
         str(record.bits),

@@ -72,7 +72,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[npt.NDArray[Any]]:
     show = Axes.imshow
 
     def imshow(self: Axes, picture: npt.NDArray[Any], **options: Any) -> Any:
-        assert (options["vmin"], options["vmax"]) == (-1.0, 1.0)
+        assert (options["vmin"], options["vmax"]) == (0.0, 1.0)
         pictures.append(picture)
         return show(self, picture, **options)
 
@@ -92,6 +92,11 @@ def example(picks: list[list[int]]) -> Example:
     )
     sides = (uniforms(decoders * messages * 14 * 14, 2) - 0.5).reshape(decoders, messages, 14, 14).astype(np.float32)
     return Example(sources, sides, outcome, "GLS, 4 bits")
+
+
+def shown_as(picture: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Pixels in [-1, 1] as they are drawn, in [0, 1]."""
+    return np.clip((picture + 1.0) / 2.0, 0.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +119,7 @@ def test_examples(tmp_path: Path, drawn: list[npt.NDArray[Any]], picks: list[lis
         expected += [given.sources[message], *given.sides[:, message], *reconstructions, reconstructions[0]]
     assert len(drawn) == len(expected)
     for found, wanted in zip(drawn, expected, strict=True):
-        assert np.array_equal(found, wanted)
+        np.testing.assert_allclose(found, shown_as(wanted))
     picture = pixels(tmp_path / "plot.png")
     assert len(np.unique(picture)) > 100
     # A green frame marks a decoder that picked the encoder's sample.
@@ -126,4 +131,4 @@ def test_best_of_an_example_is_never_a_failed_message(tmp_path: Path, drawn: lis
     given = example([[-1], [0]])
     given.outcome.reconstructions[0] = np.nan
     plots.examples(given, tmp_path / "plot.png")
-    assert np.array_equal(drawn[-1], given.outcome.reconstructions[1, 0])
+    np.testing.assert_allclose(drawn[-1], shown_as(given.outcome.reconstructions[1, 0]))

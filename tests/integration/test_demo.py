@@ -26,7 +26,7 @@ DIGITS, BINS, DECODERS = 70, (4, 16), (1, 2)
 EVERY = {
     "source", "coupling", "decoders", "bins", "bits", "messages", "pool_size", "match_probability", "failed_messages",
     "payload_bytes", "transport_bytes", "transport_bytes_back", "seconds", "mse_paper", "mse_paper_sem", "mse",
-    "psnr_db",
+    "psnr_db", "recipe", "model",
 }  # fmt: skip
 GLS_ONLY = {"baseline_minus_gls", "baseline_minus_gls_sem"}
 
@@ -36,7 +36,18 @@ class Demo:
 
     def __init__(self, folder: Path) -> None:
         self.out = folder / "results" / "demo"
-        options = ["--digits", str(DIGITS), "--bins", "4,16", "--decoders", "1,2", "--out", str(self.out)]
+        options = [
+            "--digits",
+            str(DIGITS),
+            "--bins",
+            "4,16",
+            "--decoders",
+            "1,2",
+            "--model",
+            "mnist",
+            "--out",
+            str(self.out),
+        ]
         self.process, self.survivors = run_program("experiments", "demo", *options, cwd=folder)
         assert self.process.returncode == 0, self.process.stderr
         self.text = (self.out / "results.json").read_text(encoding="utf-8")
@@ -66,7 +77,7 @@ def test_run_is_quiet_and_clean(demo: Demo) -> None:
 def test_table_shows_the_records(demo: Demo) -> None:
     """A row a cell, with the figures of the file."""
     rows = [re.split(r"\s*[│|]\s*", line)[1:-1] for line in demo.process.stdout.splitlines() if line.startswith("│")]
-    cells = [(row[0], row[1], row[2], row[3], row[10], row[11]) for row in rows]
+    cells = [(row[1], row[2], row[3], row[4], row[11], row[12]) for row in rows]
     assert cells == [
         (
             r["coupling"], str(r["decoders"]), str(r["bits"]), f"{r['mse_paper']:.4f}",
@@ -101,7 +112,8 @@ def test_configuration(demo: Demo) -> None:
     expected = {"digits": DIGITS, "bins": list(BINS), "decoders": list(DECODERS), "pool_size": 256, "seed": 1}
     assert {name: configuration[name] for name in expected} == expected
     assert configuration["command"].startswith(f"python -m experiments demo --digits {DIGITS} --bins 4,16")
-    assert re.fullmatch(r"[0-9a-f]{64}", configuration["model_digest"])
+    assert configuration["models"] == ["mnist"]
+    assert [bool(re.fullmatch(r"[0-9a-f]{64}", digest)) for digest in configuration["model_digests"]] == [True]
     assert {"date", "gumbelcast", "numpy", "torch", "python", "processors", "seconds"} <= set(configuration)
 
 
@@ -177,7 +189,7 @@ def test_report_needs_no_other_file(demo: Demo) -> None:
     assert not {"script", "link", "iframe", "object", "embed"} & set(page.tags)
     without_images = re.sub(r'"data:image/png;base64,[^"]*"', "", text)
     assert not re.search(r"https?:|file:|url\(|@import", without_images)
-    assert [row[:3] for row in page.rows if row] == [
+    assert [row[1:4] for row in page.rows if row] == [
         [r["coupling"], str(r["decoders"]), str(r["bits"])] for r in demo.records
     ]
     assert f"{DIGITS} digits" in text
@@ -189,6 +201,8 @@ REFUSED: list[tuple[list[str], int, str]] = [
     (["demo", "--bins", "3"], 3, "bins: got 3, expected a power of two"),
     (["demo", "--bins", "512"], 3, "bins: got 512, expected at most pool_size, 256"),
     (["demo", "--decoders", "0"], 3, "decoders: got 0, expected an integer in 1"),
+    (["demo", "--model", "gaussian"], 3, "model gaussian: got trained on no images, expected trained on mnist"),
+    (["demo", "--model", "none"], 3, "model: got 'none', expected a folder, or one of"),
     (["demo", "--seed", "-1"], 3, "seed: got -1, expected an integer in 0"),
     (["gaussian", "--trials", "99"], 3, "trials: got 99, expected at least 100"),
     (["gaussian", "--bins", "3"], 3, "bins: got 3, expected a power of two"),
