@@ -12,7 +12,8 @@ from decoder.model import load_decoder_model
 from decoder.service import NAME, DecoderService
 from decoder.store import read_side_information
 from gumbelcast import program
-from gumbelcast.options import Insecure, TlsCa, TlsCert, TlsKey
+from gumbelcast.configuration import FROM_ENVIRONMENT, Config, PrintConfig, described
+from gumbelcast.options import Insecure, LogFormatOption, LogLevelOption, TlsCa, TlsCert, TlsKey
 from gumbelcast.security import Security
 from gumbelcast.transport import BindError, run
 from gumbelcast.v1.decoder_pb2_grpc import add_DecoderServiceServicer_to_server
@@ -30,8 +31,9 @@ def _commands() -> None:
     """Keep ``serve`` a command of its own."""
 
 
-@app.command()
+@app.command(context_settings=FROM_ENVIRONMENT)
 def serve(
+    context: typer.Context,
     model: Annotated[str, typer.Option(help="Model folder, or the name of a shipped model.")] = "mnist",
     prior_variance: Annotated[
         float | None, typer.Option(help="Variance of a Gaussian source, instead of the model's.")
@@ -70,17 +72,23 @@ def serve(
             "reconstructions; repeat it. All by default."
         ),
     ] = None,
-    log_level: Annotated[program.LogLevel, typer.Option(help="How much to log.")] = program.LogLevel.info,
+    log_level: LogLevelOption = program.LogLevel.info,
+    log_format: LogFormatOption = program.LogFormat.text,
+    config: Config = None,
+    print_config: PrintConfig = False,
 ) -> None:
     """Serve one decoder; prints `READY decoder HOST:PORT`, stops gracefully on SIGTERM and SIGINT."""
-    program.set_up_logging("decoder", log_level)
+    if print_config:
+        print(*described(context), sep="\n")
+        return
+    program.set_up_logging("decoder", log_level, log_format)
     try:
         card = load_card(find_model(model)).with_variances(
             prior_variance=prior_variance, noise_variance=noise_variance, side_variance=side_variance
         )
         loaded = load_decoder_model(card)
         rows = None if side_information is None else read_side_information(side_information, loaded.side_shape)
-        seed = program.read_seed_file(seed_file)
+        seed = program.read_seed(seed_file)
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
         security = Security(tls_cert, tls_key, tls_ca, insecure=insecure)

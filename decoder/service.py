@@ -85,7 +85,8 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
                 raise CodecError("open sessions", len(self._sessions), f"at most {MAX_SESSIONS}: close one first")
             state = DecoderSession(decoder, first_message, self._side_rows, self._out)
             self._sessions[session.digest] = state
-            _log.info("session %s open as decoder %d", session.digest.hex()[:16], index)
+            name = session.digest.hex()[:16]
+            _log.info("session %s open as decoder %d", name, index, extra={"session": name})
         elif state.decoder.index != index:
             raise SessionMismatch("decoder index", index, state.decoder.index)
         elif state.next_message < first_message:
@@ -116,7 +117,8 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
         async for request in until(self.stopping, requests):
             failures = await self._work(state.receive, request.first_message, request.count, request.payload)
             for message, reason in failures.items():
-                _log.warning("message %d: %s", message, reason)
+                fields = {"session": digest.hex()[:16], "message_number": message}
+                _log.warning("message %d: %s", message, reason, extra=fields)
             end = request.first_message + request.count
             yield pb.ReceiveMessagesResponse(next_message=end, failures=_failures(failures))
         if self.stopping.is_set():

@@ -17,7 +17,8 @@ from encoder.files import read_sources
 from encoder.model import load_encoder_model
 from encoder.service import MAX_BATCH, NAME, EncoderService
 from gumbelcast import program
-from gumbelcast.options import Insecure, TlsCa, TlsCert, TlsKey
+from gumbelcast.configuration import FROM_ENVIRONMENT, Config, PrintConfig, described
+from gumbelcast.options import Insecure, LogFormatOption, LogLevelOption, TlsCa, TlsCert, TlsKey
 from gumbelcast.security import Security
 from gumbelcast.transport import BindError, run
 from gumbelcast.v1.encoder_pb2_grpc import add_EncoderServiceServicer_to_server
@@ -36,8 +37,9 @@ SeedFile = Annotated[
 ]
 
 
-@app.command()
+@app.command(context_settings=FROM_ENVIRONMENT)
 def serve(
+    context: typer.Context,
     decoder: Annotated[list[str], typer.Option(help="host:port of a decoder; repeat it, in the order of k.")],
     model: Annotated[str, typer.Option(help="Model folder, or the name of a shipped model.")] = "mnist",
     prior_variance: Annotated[
@@ -66,16 +68,22 @@ def serve(
             help="Name (SAN) in the certificate of a client that may send sources; repeat it. All by default."
         ),
     ] = None,
-    log_level: Annotated[program.LogLevel, typer.Option(help="How much to log.")] = program.LogLevel.info,
+    log_level: LogLevelOption = program.LogLevel.info,
+    log_format: LogFormatOption = program.LogFormat.text,
+    config: Config = None,
+    print_config: PrintConfig = False,
 ) -> None:
     """Serve the encoder; prints `READY encoder HOST:PORT`, stops gracefully on SIGTERM and SIGINT."""
-    program.set_up_logging("encoder", log_level)
+    if print_config:
+        print(*described(context), sep="\n")
+        return
+    program.set_up_logging("encoder", log_level, log_format)
     try:
         card = load_card(find_model(model)).with_variances(
             prior_variance=prior_variance, noise_variance=noise_variance, side_variance=side_variance
         )
         loaded = load_encoder_model(card)
-        seed = program.read_seed_file(seed_file)
+        seed = program.read_seed(seed_file)
         security = Security(tls_cert, tls_key, tls_ca, insecure=insecure)
         security.require_service(bind, {"--allow-client": allow_client})
         for address in decoder:
@@ -138,7 +146,9 @@ def send(
     try:
         if seed is not None and seed_file is not None:
             raise ValueError("seed: got --seed and --seed-file, expected one of them")
-        pre_shared = program.read_seed_file(seed_file)
+        pre_shared = program.read_seed(seed_file)
+        if seed is not None and pre_shared is not None:
+            raise ValueError(f"seed: got --seed and {program.SEED_VARIABLE}, expected one of them")
         chosen = pre_shared if seed is None else program.seed_from_hex("--seed", seed)
         security = Security(tls_cert, tls_key, tls_ca, insecure=insecure)
         security.require("--to", to)

@@ -158,7 +158,8 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
                     await asyncio.gather(*(link.close(forget=False) for link in links))
                     await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"no decoder took the session: {error}")
                 self._sessions[session.digest] = state
-                _log.info("session %s open with %d decoders", session.digest.hex()[:16], session.decoders)
+                name = session.digest.hex()[:16]
+                _log.info("session %s open with %d decoders", name, session.decoders, extra={"session": name})
         return pb.OpenSessionResponse(next_message=state.next_message, decoders=state.states())
 
     @refusing_stream(CodecError)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from gumbelcast.program import LogFormat, LogLevel
+
 TlsCert = Annotated[
     Path | None, typer.Option(help="PEM file: certificate of this program, for clients and servers alike.")
 ]
@@ -17,3 +19,5 @@ TlsCa = Annotated[
                  "one of every client."),
 ]  # fmt: skip
 Insecure = Annotated[bool, typer.Option("--insecure", help="Plain text beyond loopback, for anyone on the network.")]
+LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="How much to log.")]
+LogFormatOption = Annotated[LogFormat, typer.Option("--log-format", help="Lines of text, or of JSON.")]

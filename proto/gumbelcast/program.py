@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import re
 import sys
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import NoReturn
@@ -21,6 +24,17 @@ EXIT_PEER = 5
 """The other side cannot be reached, or a decoder did not get every message."""
 
 
+SEED_VARIABLE = "GUMBELCAST_SEED"
+"""Environment variable of a pre-shared seed, 32 hexadecimal digits."""
+
+
+class LogFormat(StrEnum):
+    """How an event is written."""
+
+    text = "text"
+    json = "json"
+
+
 class LogLevel(StrEnum):
     """How much a service tells."""
 
@@ -30,14 +44,38 @@ class LogLevel(StrEnum):
     error = "error"
 
 
-def set_up_logging(program: str, level: LogLevel) -> None:
-    """One line an event on standard error: time, program, level, text."""
+FIELDS = ("session", "message_number", "decoder", "client")
+"""Fields that an event may have beside its text, as ``extra`` of a call of ``logging``."""
+
+
+class _JsonFormatter(logging.Formatter):
+    """One JSON object a line: time (ISO 8601, UTC), program, level, text, and the fields that an event has."""
+
+    def __init__(self, program: str) -> None:
+        super().__init__()
+        self._program = program
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See the class."""
+        event = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "program": self._program,
+            "level": record.levelname,
+            "text": record.getMessage(),
+        }
+        event |= {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
+        if record.exc_info:
+            event["exception"] = self.formatException(record.exc_info)
+        return json.dumps(event, ensure_ascii=False)
+
+
+def set_up_logging(program: str, level: LogLevel, kind: LogFormat = LogFormat.text) -> None:
+    """One line an event on standard error: time, program, level, text; or one JSON object."""
     core_log.divert()
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=level.upper(),
-        format=f"%(asctime)s {program} %(levelname)s %(message)s",
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    plain = logging.Formatter(f"%(asctime)s {program} %(levelname)s %(message)s")
+    handler.setFormatter(_JsonFormatter(program) if kind == LogFormat.json else plain)
+    logging.basicConfig(handlers=[handler], level=level.upper())
 
 
 def fail(error: Exception | str, code: int) -> NoReturn:
@@ -57,11 +95,16 @@ def seed_from_hex(operand: str, text: str) -> int:
     return int(text, 16)
 
 
-def read_seed_file(path: Path | None) -> int | None:
-    """A pre-shared seed from a file, or None without one.
+def read_seed(path: Path | None) -> int | None:
+    """A pre-shared seed from a file or from the variable GUMBELCAST_SEED, or None without either.
 
     Raises:
-        ValueError: the file does not hold 32 hexadecimal digits.
-        OSError: it cannot be read.
+        ValueError: there are both, or what there is are not 32 hexadecimal digits.
+        OSError: the file cannot be read.
     """
-    return None if path is None else seed_from_hex(f"seed file {path}", path.read_text(errors="replace").strip())
+    text = os.environ.get(SEED_VARIABLE)
+    if path is None:
+        return None if not text else seed_from_hex(SEED_VARIABLE, text.strip())
+    if text:
+        raise ValueError(f"seed: got --seed-file and {SEED_VARIABLE}, expected one of them")
+    return seed_from_hex(f"seed file {path}", path.read_text(errors="replace").strip())

@@ -150,7 +150,8 @@ async def refuse(context: Any, error: ValueError, error_type: type[ValueError]) 
     """End a call with the status that belongs to bad input."""
     known = isinstance(error, error_type | NotLetIn)
     name = getattr(error, "status", "INVALID_ARGUMENT") if known else "INVALID_ARGUMENT"
-    _log.warning("refused %s: %s", client_of(context), error)
+    client = client_of(context)
+    _log.warning("refused %s: %s", client, error, extra={"client": client})
     await context.abort(grpc.StatusCode[name], str(error))
     raise AssertionError("abort returned") from error
 
