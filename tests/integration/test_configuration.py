@@ -93,8 +93,7 @@ def test_a_value_of_another_type(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text('decoder = ["127.0.0.1:9"]\ndecoder-wait = "long"\n')
     done, _ = run_program("encoder", "serve", "--config", "c.toml", cwd=tmp_path)
     assert done.returncode == 2
-    assert "'--decoder-wait'" in done.stderr
-    assert "'long'" in done.stderr
+    assert "Invalid value for '--decoder-wait'" in done.stderr
 
 
 def test_services_from_files_with_a_seed_from_the_environment(
