@@ -7,10 +7,9 @@ that follows from densities, or it picks another sample x_k of the region. Since
 that probability has a gradient for both ends, and no weight β of the rate is left to tune: a sample that tells more
 is matched less often.
 
-With m ~ Exp(K) the winning score of the encoder, decoder k fails on its own race with probability
-1 - E[exp(-m c_k)] = 1 - K / (K + c_k), c_k = ∫ (ρ_k p_k(u) - q(u))_+ du, ρ_k = q(w) / p_k(w), p_k the proposal of
-decoder k within the region (arXiv 2506.05632, theorem 1). The K decoders together are taken to match with
-probability Σ_k e_k / (1 + Σ_j e_j), e_k = 1 / c_k, which is the same where all p_k are equal.
+That decoder k matches is given the probability e_k / (1 + Σ_j e_j), with e_k = p_k(w) / q(w) and p_k the proposal of
+decoder k within the region: where all p_k are equal, the K of them match with the relaxed bound (1 + q / (K p))^-1 of
+theorem 1 (arXiv 2506.05632, equation 4). The exact race probability, estimated by samples, trained no better.
 """
 
 from __future__ import annotations
@@ -42,8 +41,6 @@ _SMALL = {
 }
 _CANDIDATES = 32
 """Samples of a region that stand for a bin."""
-_COVER = 8
-"""Samples of the encoder's target in the estimate of c_k."""
 _SOFTNESS = (10.0, 1.0)
 """Temperature of the soft minimum over decoders, in units of the sum of squared errors: at the start and at the end."""
 _WARM_UP = 0.15
@@ -51,8 +48,7 @@ _WARM_UP = 0.15
 _POOL_PENALTY = 5.0
 _LOG_VARIANCE = -2.0
 """Where the encoder's log-variances start."""
-_MAX_LOG_RHO = 15.0
-_MIN_COST = 0.01
+_MAX_LOG_ODDS = 15.0
 _SPREAD, _COMPONENT_LOG_VARIANCE = 0.7, -0.5
 """Of the mixture's components at the start."""
 _CHUNK = 250
@@ -128,8 +124,7 @@ class RegionRecipe:
         density = self.decoder.density(features)
         log_proposal = density.log_density(latent[:, None, None]).squeeze(2)
         bins = self._bins(latent, density)
-        odds = self._match_odds(mean, log_variance, log_target, log_proposal, density, bins)
-        match = odds / (1.0 + odds.sum(dim=1, keepdim=True))
+        match = match_probabilities(log_target[:, None] - log_proposal + bins.log_shares)
         matched, missed = self._errors(source, latent, features, bins)
         error = expected_error(match, matched, missed, softness)
         rate = log_target - log_normal(latent)
@@ -151,24 +146,6 @@ class RegionRecipe:
         log_ratios = density.log_density(samples[:, None]) - log_normal(samples)[:, None]
         log_shares = log_ratios.logsumexp(dim=2) - math.log(_CANDIDATES) + self.regions.log_shares[labels][:, None]
         return _Bins(labels, samples, log_ratios, log_shares.clamp(max=0.0))
-
-    def _match_odds(
-        self,
-        mean: Tensor,
-        log_variance: Tensor,
-        log_target: Tensor,
-        log_proposal: Tensor,
-        density: Mixture,
-        bins: _Bins,
-    ) -> Tensor:
-        """e_k, [B, K], from samples v of the target."""
-        log_rho = log_target[:, None] - log_proposal + bins.log_shares
-        noise = torch.randn(len(mean), _COVER, mean.shape[1], device=mean.device)
-        samples = mean[:, None] + noise * (0.5 * log_variance).exp()[:, None]
-        log_targets = -0.5 * (noise.square() + log_variance[:, None] + LOG_TWO_PI).sum(dim=2)
-        log_proposals = density.log_density(samples[:, None]) - bins.log_shares[..., None]
-        inside = self.regions.labels(samples.detach()) == bins.labels[:, None]
-        return match_odds(log_rho, log_proposals - log_targets[:, None], inside)
 
     def _errors(self, source: Tensor, latent: Tensor, features: Tensor, bins: _Bins) -> tuple[Tensor, Tensor]:
         """Sums of squared errors of each decoder with the encoder's sample, and with its own of the bin: [B, K]."""
@@ -208,17 +185,10 @@ class RegionRecipe:
         return errors.amin(dim=1), (own == picks[:, None]).any(dim=1)
 
 
-def match_odds(log_rho: Tensor, log_ratios: Tensor, inside: Tensor) -> Tensor:
-    """e_k = 1 / c_k, with c_k = ρ_k - E[min(1, ρ_k p_k(v) / q(v)); v in the region] for v from the target: [B, K].
-
-    Args:
-        log_rho: [B, K], log of q(w) / p_k(w).
-        log_ratios: [B, K, V], log p_k(v) - log q(v) of samples of the target.
-        inside: [B, V], whether a sample is in the region.
-    """
-    covered = (log_rho[..., None] + log_ratios).clamp(max=0.0).exp() * inside[:, None]
-    cost = log_rho.clamp(max=_MAX_LOG_RHO).exp() - covered.mean(dim=2)
-    return 1.0 / cost.clamp(min=_MIN_COST)
+def match_probabilities(log_ratios: Tensor) -> Tensor:
+    """e_k / (1 + Σ_j e_j) of each decoder, [B, K], from log q(w) - log p_k(w) = -log e_k, [B, K]."""
+    odds = (-log_ratios).clamp(max=_MAX_LOG_ODDS).exp()
+    return odds / (1.0 + odds.sum(dim=1, keepdim=True))
 
 
 def _soft_minimum(errors: Tensor, softness: float) -> Tensor:

@@ -15,7 +15,7 @@ from experiments import images
 from experiments.coding import code_in_process
 from experiments.distortion import best_squared_errors
 from experiments.image_task import ImageTask
-from experiments.region_recipe import RegionOptions, RegionRecipe, expected_error, match_odds
+from experiments.region_recipe import RegionOptions, RegionRecipe, expected_error, match_probabilities
 from experiments.region_samples import RegionSamples
 from experiments.training import Trainer, TrainingData, TrainingOptions, train
 from shared_rng import ModelCard, Session, load_card, regions, variates
@@ -64,14 +64,13 @@ def test_samples_lie_in_their_region() -> None:
     assert mean.abs().max() < 5.0 / math.sqrt(2000)
 
 
-def test_match_odds_of_equal_densities() -> None:
-    """A proposal that is the target in the region matches always; one that is r times thinner in 1 / (1 + r / K)."""
-    for ratio in (1.0, 3.0, 10.0):
-        log_rho = torch.full((1, 2), math.log(ratio))
-        # The target's samples in the region, where the proposal is everywhere 1 / ratio of the target.
-        odds = match_odds(log_rho, torch.full((1, 2, 8), -math.log(ratio)), torch.ones(1, 8, dtype=torch.bool))
-        cost = max(ratio - 1.0, 0.01)
-        assert odds[0].tolist() == pytest.approx([1.0 / cost] * 2)
+def test_match_probabilities() -> None:
+    """(1 + q / (K p))^-1 for equal proposals; a decoder whose proposal misses the sample takes no part."""
+    for ratio in (0.5, 1.0, 10.0):
+        found = match_probabilities(torch.full((1, 4), math.log(ratio)))
+        assert found.sum().item() == pytest.approx(1.0 / (1.0 + ratio / 4.0))
+    found = match_probabilities(torch.tensor([[math.log(2.0), math.inf]]))
+    assert found[0].tolist() == pytest.approx([1.0 / 3.0, 0.0])
 
 
 def test_expected_error() -> None:
