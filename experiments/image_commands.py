@@ -97,7 +97,7 @@ def train(
     bins: Annotated[int | None, typer.Option(help="L_max that the model is for (all but paper).")] = None,
     pool_size: Annotated[int | None, typer.Option(help="N that the model is for (region).")] = None,
     start: Annotated[
-        str | None, typer.Option(help="Codebook model, name or folder, to start from (discrete, list, quantiser).")
+        str | None, typer.Option(help="Model of the same kind, name or folder, to start from (all but paper).")
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
     batch: Annotated[int | None, typer.Option(min=8, help="Images a step.")] = None,

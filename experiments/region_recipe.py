@@ -19,15 +19,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from decoder import mixture
+from decoder import vae as decoder_vae
 from decoder.mixture import LOG_TWO_PI, Mixture, MixtureNetwork, log_normal
 from encoder import vae as encoder_vae
 from encoder.vae import EncoderNetwork
 from experiments.image_task import ImageTask
 from experiments.region_samples import RegionSamples
-from shared_rng import CodecError, ModelCard
+from shared_rng import CodecError, ModelCard, find_model, load_card
 
 LATENT_DIMENSION = 4
 _SMALL = {
@@ -41,14 +43,16 @@ _SMALL = {
 }
 _CANDIDATES = 32
 """Samples of a region that stand for a bin."""
-_SOFTNESS = (10.0, 1.0)
-"""Temperature of the soft minimum over decoders, in units of the sum of squared errors: at the start and at the end."""
+_SOFTNESS, _STARTED_SOFTNESS, _LAST_SOFTNESS = 10.0, 3.0, 1.0
+"""Temperature of the soft minimum over decoders, in units of the sum of squared errors: first, and first for a model
+that starts from another, and last."""
 _WARM_UP = 0.15
 """Share of the steps over which the error of matched decoders counts extra, or the latent collapses."""
 _POOL_PENALTY = 5.0
 _LOG_VARIANCE = -2.0
 """Where the encoder's log-variances start."""
 _MAX_LOG_ODDS = 15.0
+_LEAST = 1e-12
 _SPREAD, _COMPONENT_LOG_VARIANCE = 0.7, -0.5
 """Of the mixture's components at the start."""
 _CHUNK = 250
@@ -62,11 +66,13 @@ class RegionOptions:
         decoders: K.
         bins: L_max; a model is for one pair of the two.
         pool_size: N of the sessions it is for: a target much narrower than 1 / N of the prior misses the pool.
+        start: name or folder of a model of this recipe, of any K and L_max, that training starts from, or None.
     """
 
     decoders: int = 4
     bins: int = 16
     pool_size: int = 1024
+    start: str | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,10 @@ class RegionRecipe:
         self.encoder = encoder_vae.network_from_card(card)
         self.decoder = mixture.network_from_card(card)
         self.regions = RegionSamples(options.bins, LATENT_DIMENSION)
-        _start(self.encoder, self.decoder)
+        if options.start is None:
+            _set_biases(self.encoder, self.decoder)
+        else:
+            _take_weights(load_card(find_model(options.start)), self.encoder, self.decoder)
 
     def modules(self) -> nn.ModuleDict:
         """See :meth:`experiments.training.Recipe.modules`."""
@@ -114,8 +123,9 @@ class RegionRecipe:
 
     def step(self, source: Tensor, sides: Tensor, share_done: float) -> tuple[Tensor, dict[str, float]]:
         """See :meth:`experiments.training.Recipe.step`."""
-        start, end = _SOFTNESS
-        softness = start * (end / start) ** share_done
+        started = self.options.start is not None
+        first, last = _STARTED_SOFTNESS if started else _SOFTNESS, _LAST_SOFTNESS
+        softness = first * (last / first) ** share_done
         mean, log_variance = self.encoder(source)
         noise = torch.randn_like(mean)
         latent = mean + noise * (0.5 * log_variance).exp()
@@ -125,12 +135,13 @@ class RegionRecipe:
         log_proposal = density.log_density(latent[:, None, None]).squeeze(2)
         bins = self._bins(latent, density)
         match = match_probabilities(log_target[:, None] - log_proposal + bins.log_shares)
-        matched, missed = self._errors(source, latent, features, bins)
-        error = expected_error(match, matched, missed, softness)
+        lone = torch.multinomial(match.detach() + _LEAST, 1).squeeze(1)
+        matched, missed = self._errors(source, latent, features, bins, lone)
+        error = expected_error(match.sum(dim=1), lone, matched, missed, softness)
         rate = log_target - log_normal(latent)
         too_rare = nn.functional.softplus(rate - math.log(self.options.pool_size) + 1.0).mean()
         likelihood = density.log_density(latent.detach()[:, None, None]).mean()
-        warm_up = max(0.0, 1.0 - share_done / _WARM_UP)
+        warm_up = 0.0 if started else max(0.0, 1.0 - share_done / _WARM_UP)
         loss = error.mean() + warm_up * matched.mean() + _POOL_PENALTY * too_rare - likelihood
         parts = {
             "mse": error.mean().item() / source.shape[1],
@@ -147,14 +158,17 @@ class RegionRecipe:
         log_shares = log_ratios.logsumexp(dim=2) - math.log(_CANDIDATES) + self.regions.log_shares[labels][:, None]
         return _Bins(labels, samples, log_ratios, log_shares.clamp(max=0.0))
 
-    def _errors(self, source: Tensor, latent: Tensor, features: Tensor, bins: _Bins) -> tuple[Tensor, Tensor]:
-        """Sums of squared errors of each decoder with the encoder's sample, and with its own of the bin: [B, K]."""
+    def _errors(
+        self, source: Tensor, latent: Tensor, features: Tensor, bins: _Bins, lone: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Sums of squared errors: of decoder ``lone`` with the encoder's sample [B], of all with their own [B, K]."""
         gumbel = -torch.log(-torch.log(torch.rand_like(bins.log_ratios).clamp(1e-12, 1.0 - 1e-7)))
         picks = (bins.log_ratios.detach() + gumbel).argmax(dim=2)
-        own = bins.samples[torch.arange(len(picks), device=picks.device)[:, None], picks]
-        both = torch.stack((latent[:, None].expand_as(own), own))
-        errors = (self.decoder.reconstruct(both, features) - source[:, None]).square().sum(dim=3)
-        return errors[0], errors[1]
+        rows = torch.arange(len(picks), device=picks.device)
+        latents = torch.cat((latent[:, None], bins.samples[rows[:, None], picks]), dim=1)
+        knowledge = torch.cat((features[rows, lone][:, None], features), dim=1)
+        errors = (self.decoder.reconstruct(latents, knowledge) - source[:, None]).square().sum(dim=2)
+        return errors[:, 0], errors[:, 1:]
 
     @torch.no_grad()
     def held_out(self, source: Tensor, sides: Tensor) -> dict[str, float]:
@@ -196,16 +210,23 @@ def _soft_minimum(errors: Tensor, softness: float) -> Tensor:
     return -softness * ((-errors / softness).logsumexp(dim=-1) - math.log(errors.shape[-1]))
 
 
-def expected_error(match: Tensor, matched: Tensor, missed: Tensor, softness: float) -> Tensor:
-    """Expected error of the best decoder, [B]: one matches, decoder k with probability ``match`` [B, K], or none."""
+def expected_error(match: Tensor, lone: Tensor, matched: Tensor, missed: Tensor, softness: float) -> Tensor:
+    """Expected error of the best decoder: with probability ``match`` decoder ``lone`` has the encoder's sample: [B].
+
+    Args:
+        match: [B], probability that a decoder matches.
+        lone: [B], which one, drawn by its share of that probability.
+        matched: [B], its error then.
+        missed: [B, K], errors of decoders with samples of their own.
+        softness: temperature of the soft minimum over decoders.
+    """
     none = _soft_minimum(missed, softness)
-    alone = torch.eye(matched.shape[1], dtype=torch.bool, device=matched.device)
-    one = _soft_minimum(torch.where(alone, matched[:, :, None], missed[:, None]), softness)
-    return none + (match * (one - none[:, None])).sum(dim=1)
+    one = _soft_minimum(missed.scatter(1, lone[:, None], matched[:, None]), softness)
+    return none + match * (one - none)
 
 
 @torch.no_grad()
-def _start(encoder: EncoderNetwork, decoder: MixtureNetwork) -> None:
+def _set_biases(encoder: EncoderNetwork, decoder: MixtureNetwork) -> None:
     """Biases from which training starts: targets narrower than the prior, and components spread over it."""
     targets, components = encoder.layers[-1].get_parameter("bias"), decoder.mixture[-1].get_parameter("bias")
     targets[LATENT_DIMENSION:] = _LOG_VARIANCE
@@ -215,3 +236,20 @@ def _start(encoder: EncoderNetwork, decoder: MixtureNetwork) -> None:
     weights.zero_()
     means.normal_(std=_SPREAD)
     log_variances.fill_(_COMPONENT_LOG_VARIANCE)
+
+
+def _take_weights(card: ModelCard, encoder: EncoderNetwork, decoder: MixtureNetwork) -> None:
+    """Take the networks of another model of this recipe.
+
+    Raises:
+        CodecError: it is no such model, or of other sizes.
+    """
+    if card.weights is None or card.architecture.get("weights_head") != "mixture":
+        raise CodecError("--start", f"a model of source {card.source}", "a model of recipe region")
+    tensors = {name: tensor.float() for name, tensor in load_file(card.weights).items()}
+    for module, prefix in ((encoder, encoder_vae.PREFIX), (decoder, decoder_vae.PREFIX)):
+        own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+        try:
+            module.load_state_dict(own)
+        except RuntimeError as error:
+            raise CodecError("--start", str(error), "a model of the same sizes") from error

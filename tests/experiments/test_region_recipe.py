@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from decoder import load_decoder_model
 from encoder import load_encoder_model
@@ -75,12 +76,12 @@ def test_match_probabilities() -> None:
 
 def test_expected_error() -> None:
     """No match, or one decoder's, with the others' own samples."""
-    matched, missed = torch.tensor([[1.0, 2.0]]), torch.tensor([[5.0, 3.0]])
-    match = torch.tensor([[0.5, 0.25]])
-    found = expected_error(match, matched, missed, softness=1e-3)
-    assert found.item() == pytest.approx(0.25 * 3.0 + 0.5 * 1.0 + 0.25 * 2.0, abs=0.01)
-    lone = expected_error(torch.tensor([[0.5]]), torch.tensor([[4.0]]), torch.tensor([[7.0]]), softness=10.0)
-    assert lone.item() == pytest.approx(5.5)
+    match, lone = torch.tensor([0.5, 0.5, 0.25]), torch.tensor([0, 1, 1])
+    matched, missed = torch.tensor([1.0, 2.0, 9.0]), torch.tensor([[5.0, 3.0], [5.0, 3.0], [5.0, 3.0]])
+    found = expected_error(match, lone, matched, missed, softness=1e-3)
+    assert found.tolist() == pytest.approx([2.0, 2.5, 0.75 * 3.0 + 0.25 * 5.0], abs=0.01)
+    alone = expected_error(match[:1], lone[:1], torch.tensor([4.0]), torch.tensor([[7.0]]), softness=10.0)
+    assert alone.item() == pytest.approx(5.5)
 
 
 def test_both_ends_learn_from_the_loss() -> None:
@@ -119,6 +120,18 @@ def test_interrupted_run_gives_the_same_bits(trained: Path, tmp_path: Path, monk
     train_digits(tmp_path)
     found, expected = ((folder / "weights.safetensors").read_bytes() for folder in (tmp_path, trained))
     assert found == expected
+
+
+def test_start_from_another_model(trained: Path, tmp_path: Path) -> None:
+    """Its weights are where training begins, whatever its K and L_max; other kinds of models are refused."""
+    started = RegionRecipe(TASK, RegionOptions(decoders=1, bins=8, start=str(trained)))
+    tensors = load_file(trained / "weights.safetensors")
+    for name, tensor in started.modules().state_dict().items():
+        assert torch.equal(tensor, tensors[name].float())
+    with refused("--start", "vae", "recipe region"):
+        RegionRecipe(TASK, RegionOptions(start="mnist"))
+    with refused("--start", "size mismatch", "the same sizes"):
+        RegionRecipe(ImageTask("small", height=8, width=8, crop=4), RegionOptions(start=str(trained)))
 
 
 def test_card(trained: Path) -> None:
