@@ -102,6 +102,8 @@ def train(
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
     batch: Annotated[int | None, typer.Option(min=8, help="Images a step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(min=0.0, help="Adam's first step size.")] = None,
+    ramp: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Share of steps in which it rises.")] = None,
+    clip: Annotated[float | None, typer.Option(min=0.0, help="Norm at which the gradient is cut.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of weights, order, crops and latents.")] = 1,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs as well.")] = False,
 ) -> None:
@@ -129,6 +131,8 @@ def train(
             batch=batch or kind.training.batch,
             learning_rate=kind.training.learning_rate if learning_rate is None else learning_rate,
             seed=seed,
+            ramp=kind.training.ramp if ramp is None else ramp,
+            clip=kind.training.clip if clip is None else clip,
         )
         source = training_data(dataset, data, own, options.batch)
         make = kind.make

@@ -77,7 +77,7 @@ RECIPES: dict[str, RecipeKind] = {
         RegionRecipe,
         _region_grid,
         _region_pools,
-        TrainingOptions(epochs=12, batch=256, learning_rate=2e-3),
+        TrainingOptions(epochs=12, batch=256, learning_rate=2e-3, ramp=0.05, clip=50.0),
     ),
     # A reference: it takes no messages, so it has no cells of its own.
     ZeroBitsRecipe.name: RecipeKind(

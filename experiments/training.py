@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import pickle
 import time
 from collections.abc import Callable, Iterator
@@ -82,12 +83,16 @@ class TrainingOptions:
         batch: images a step.
         learning_rate: Adam's first step size; it falls to zero along a cosine.
         seed: of the initial weights, the order of images, the crops and what the recipe draws.
+        ramp: share of the steps over which the step size rises from zero to the cosine, or None.
+        clip: norm at which the gradient is cut, or None.
     """
 
     epochs: int = 40
     batch: int = 128
     learning_rate: float = 1e-3
     seed: int = 1
+    ramp: float | None = None
+    clip: float | None = None
 
 
 @dataclass(frozen=True)
@@ -138,7 +143,14 @@ class Trainer:
         self.optimiser = torch.optim.Adam(
             self.modules.parameters(), lr=options.learning_rate, betas=(0.9, 0.99), fused=True
         )
-        self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimiser, T_max=steps)
+        ramp = round(steps * (options.ramp or 0.0))
+        cosine = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimiser, T_max=steps)
+        self.schedule: torch.optim.lr_scheduler.LRScheduler = cosine
+        if ramp:
+            self.schedule = torch.optim.lr_scheduler.LambdaLR(
+                self.optimiser,
+                lambda step: min(1.0, (step + 1) / ramp) * 0.5 * (1.0 + math.cos(math.pi * step / steps)),
+            )
         self.total = steps
         self.steps = 0
 
@@ -148,6 +160,8 @@ class Trainer:
         loss, parts = self.recipe.step(source.to(self.device), sides.to(self.device), share)
         self.optimiser.zero_grad()
         loss.backward()
+        if self.options.clip is not None:
+            nn.utils.clip_grad_norm_(self.modules.parameters(), self.options.clip)
         self.optimiser.step()
         self.schedule.step()
         self.steps += 1

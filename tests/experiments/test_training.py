@@ -198,3 +198,18 @@ def test_checkpoint_of_other_digits_is_refused(undisturbed: Path, tmp_path: Path
 def test_returned_card_is_the_written_one(tmp_path: Path) -> None:
     card: ModelCard = train_digits(tmp_path, replace(OPTIONS, epochs=1))
     assert load_card(tmp_path) == card
+
+
+def test_ramp_and_clip() -> None:
+    """The step size rises to the cosine, and the gradient is cut; both are part of what a checkpoint belongs to."""
+    torch.manual_seed(1)
+    trainer = Trainer(PaperRecipe(MNIST, PaperOptions()), replace(OPTIONS, ramp=0.5, clip=1e-3), steps=8)
+    source, sides = torch.rand(16, 392) - 0.5, torch.rand(16, 1, 196) - 0.5
+    sizes = []
+    for _ in range(8):
+        sizes.append(trainer.optimiser.param_groups[0]["lr"])
+        trainer.step(source, sides)
+        gradients = [p.grad for p in trainer.modules.parameters() if p.grad is not None]
+        assert torch.stack([g.square().sum() for g in gradients]).sum().sqrt().item() <= 1.001e-3
+    cosine = 2e-3 * 0.5 * (1.0 + np.cos(np.pi * np.arange(8) / 8))
+    np.testing.assert_allclose(sizes, cosine * np.minimum(1.0, np.arange(1, 9) / 4.0), rtol=1e-9)
