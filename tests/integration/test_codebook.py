@@ -12,8 +12,10 @@ from decoder.client import DecoderClient
 from decoder.model import load_decoder_model
 from encoder.client import EncoderClient
 from encoder.model import load_encoder_model
+from experiments import images
 from experiments.coding import code_in_process
-from shared_rng import Coupling
+from experiments.distortion import best_squared_errors, standard_error
+from shared_rng import Coupling, find_model, load_card
 from tests.integration.services import Fleet
 from tests.models import refused, uniforms, write_codebook
 
@@ -50,3 +52,28 @@ def test_codebooks_are_served(tmp_path: Path, kind: str, couplings: tuple[Coupli
                 assert np.array_equal(picks, here.decoder_picks[k])
                 assert np.array_equal(reconstructions, here.reconstructions[k].astype(np.float32))
             encoder.close(session)
+
+
+def test_shipped_list_of_digits(tmp_path: Path) -> None:
+    """1,000 digits through services, message for message as in one process, with the error that the card tells."""
+    name, digits = "mnist-list-k4-l16", images.bundled_digits(1000)
+    card = load_card(find_model(name))
+    sources, sides = images.MNIST.sources(digits), [images.MNIST.side_information(digits, k) for k in range(4)]
+    with ExitStack() as stack:
+        fleet = stack.enter_context(Fleet(tmp_path))
+        started = [fleet.launch("decoder", *fleet.decoder_arguments(k, sides[k]), model=name) for k in range(4)]
+        options = [part for decoder in started for part in ("--decoder", decoder.wait_ready())]
+        encoder = stack.enter_context(EncoderClient(fleet.start("encoder", *options, model=name).address))
+        session = encoder.session(seed=1)
+        encoder.open(session)
+        answers = list(encoder.encode(session, sources))
+        assert sum(answer.payload_bytes for answer in answers) == 500
+        here = code_in_process(session, load_encoder_model(card), load_decoder_model(card), sources, sides)
+        assert np.array_equal(np.concatenate([answer.picks for answer in answers]), here.encoder_picks)
+        for k, decoder in enumerate(started):
+            reader = stack.enter_context(DecoderClient(decoder.address))
+            picks, reconstructions = reader.read(session.digest, 1000)
+            assert np.array_equal(picks, here.decoder_picks[k])
+            assert np.array_equal(reconstructions, here.reconstructions[k].astype(np.float32))
+    errors = best_squared_errors(sources, here.reconstructions) / 2.0
+    assert errors.mean() == pytest.approx(card.training["metrics"]["mse_paper"], abs=4.0 * standard_error(errors))
