@@ -2,7 +2,9 @@
 
 - ``zero-bits``: the best of K answers of networks that see the crops alone (``experiments/zero_bits_recipe.py``).
 - ``linear``: the same with a linear prediction, one for all decoders.
-- ``k-means``: L_max whole sources, the nearest of which the message names; crops and K play no part.
+- ``k-means``: L_max whole sources, the nearest of which the message names; crops and K play no part. With L_max = 1
+  it is the mean source.
+- ``components``: the source's four principal components without any quantisation, so that no rate is enough for it.
 """
 
 from __future__ import annotations
@@ -19,12 +21,13 @@ from safetensors.torch import load_file
 from experiments.datasets import load_images, task_of
 from experiments.image_records import image_figures
 from experiments.image_work import DataPlace, side_arrays, source_arrays
+from experiments.paper_recipe import LATENT_DIMENSION
 from experiments.results import Record
 from experiments.training import TrainingData, held_out_tensors
 from experiments.zero_bits_recipe import ZeroBitsOptions, ZeroBitsRecipe
 
 Errors = npt.NDArray[np.float64]
-Reference = Literal["zero-bits", "linear", "k-means"]
+Reference = Literal["zero-bits", "linear", "k-means", "components"]
 
 _ITERATIONS = 40
 _ROWS = 5000
@@ -59,7 +62,8 @@ class ReferenceUnit:
 
 def reference_record(unit: ReferenceUnit) -> Record:
     """The record of a reference, with coupling ``none``."""
-    measure = {"zero-bits": _zero_bits, "linear": _linear, "k-means": _k_means}[unit.name]
+    measures = {"zero-bits": _zero_bits, "linear": _linear, "k-means": _k_means, "components": _components}
+    measure = measures[unit.name]
     return Record(
         source=unit.place.dataset,
         recipe=unit.name,
@@ -68,7 +72,7 @@ def reference_record(unit: ReferenceUnit) -> Record:
         bins=unit.bins,
         bits=unit.bins.bit_length() - 1,
         messages=unit.messages,
-        training_seed=None if unit.name == "linear" else unit.seed,
+        training_seed=unit.seed if unit.name in ("zero-bits", "k-means") else None,
         **image_figures([measure(unit)]),  # type: ignore[arg-type]
     )
 
@@ -138,6 +142,19 @@ def _k_means(unit: ReferenceUnit) -> Errors:
     test, _ = _test(unit)
     picked = centroids[_squared_distances(test, centroids).argmin(dim=1)]
     return np.asarray((picked - test).square().mean(dim=1).double().numpy())
+
+
+@torch.inference_mode()
+def _components(unit: ReferenceUnit) -> Errors:
+    """As many components as the paper's latent has dimensions, of all training sources."""
+    sources = torch.from_numpy(task_of(unit.place.dataset).sources(_training(unit))).flatten(1)
+    mean = sources.mean(dim=0)
+    moments = torch.zeros(len(mean), len(mean), dtype=torch.float64)
+    for rows in sources.split(_ROWS):
+        moments += ((rows - mean).T @ (rows - mean)).double()
+    axes = torch.linalg.eigh(moments).eigenvectors[:, -LATENT_DIMENSION:].float()
+    test = _test(unit)[0] - mean
+    return np.asarray((test - test @ axes @ axes.T).square().mean(dim=1).double().numpy())
 
 
 def _squared_distances(rows: torch.Tensor, centroids: torch.Tensor) -> torch.Tensor:

@@ -28,8 +28,9 @@ CONVENTIONS = (
 READING = (
     "The paper states no pixel scale for CIFAR-10. Its tables allow one reading of those tried: pixels in [-1, 1], "
     "averaged over 32×32 with the left half blank (mse_paper). Over the right half alone (column half) its K = 1, "
-    "6 bits (.0710) would be better than four principal components of the source without any quantisation (.1060); "
-    "and with pixels in [0, 1] already the mean image would be better than its figures."
+    "6 bits (.0710) would be better than as many principal components as its latent has dimensions, without any "
+    "quantisation (row components); and with pixels in [0, 1] already the mean image (row k-means with 0 bits) would "
+    "be better than its figures."
 )
 
 
@@ -58,7 +59,7 @@ def row(record: Record) -> list[str]:
         record.recipe or "",
         record.coupling,
         str(record.decoders),
-        str(record.bits),
+        "no limit" if record.recipe == "components" else str(record.bits),
         f"{record.mse_paper:.4f}",
         f"{record.mse_paper_sem:.4f}",
         "" if paper is None else f"{paper.value:.4f}",

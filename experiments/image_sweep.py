@@ -246,7 +246,8 @@ class ImageSweep:
             seed = self.options.training_seed
             units.append(ReferenceUnit(self.test_images, "zero-bits", k, 1, messages, training.out, seed))
             units.append(ReferenceUnit(self.test_images, "linear", k, 1, messages))
-        units += [ReferenceUnit(self.test_images, "k-means", 1, bins, messages) for bins in self.options.bins]
+        units += [ReferenceUnit(self.test_images, "k-means", 1, bins, messages) for bins in (1, *self.options.bins)]
+        units.append(ReferenceUnit(self.test_images, "components", 1, 1, messages))
         left = [unit for unit in units if (unit.name, "none", unit.decoders, unit.bins) not in self.records]
         if any(unit.name == "zero-bits" for unit in left):
             self._train(missing, pool)

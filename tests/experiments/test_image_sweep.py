@@ -59,6 +59,8 @@ def test_references(out: Path) -> None:
     """Nothing sent, with a network and a linear prediction for each K, and k-means for each L_max."""
     found = {(r.recipe, r.decoders, r.bins): r for r in Results.read(out).records if r.coupling == "none"}
     names = [
+        ("components", 1, 1),
+        ("k-means", 1, 1),
         ("k-means", 1, 4),
         ("k-means", 1, 16),
         *(("linear", k, 1) for k in (1, 2)),
@@ -66,7 +68,8 @@ def test_references(out: Path) -> None:
     ]
     assert list(found) == names
     mse = {name: record.mse_paper or 0.0 for name, record in found.items()}
-    assert mse["k-means", 1, 16] < mse["k-means", 1, 4]
+    assert mse["k-means", 1, 16] < mse["k-means", 1, 4] < mse["k-means", 1, 1]
+    assert mse["components", 1, 1] < mse["k-means", 1, 1]
     assert mse["linear", 2, 1] < mse["linear", 1, 1]
     assert all(0.0 < value < 0.5 for value in mse.values())
     assert found["k-means", 1, 16].bits == 4
