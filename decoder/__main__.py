@@ -52,6 +52,15 @@ def serve(
     out: Annotated[
         Path | None, typer.Option(help="Folder for reconstructions; without it, they are read over gRPC.")
     ] = None,
+    start: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="First message to decode; messages before it are given up. By default the one after the last that is "
+            "in --out, else the oldest that the encoder holds.",
+            show_default=False,
+        ),
+    ] = None,
     seed_file: Annotated[
         Path | None, typer.Option(help="File of 32 hex digits: a seed shared beforehand with the encoder.")
     ] = None,
@@ -102,6 +111,7 @@ def serve(
             pre_shared_seed=seed,
             side_rows=rows,
             out=out,
+            start=start,
             encoders=allow_encoder or [],
             readers=allow_reader or [],
         )

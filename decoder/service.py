@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from decoder.codec import Decoder
 from decoder.model import DecoderModel
+from decoder.output import Output
 from decoder.store import DecoderSession
 from gumbelcast import convert
 from gumbelcast.security import Gate
@@ -41,6 +42,7 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
         pre_shared_seed: int | None = None,
         side_rows: npt.NDArray[Any] | None = None,
         out: Path | None = None,
+        start: int | None = None,
         encoders: Sequence[str] = (),
         readers: Sequence[str] = (),
     ) -> None:
@@ -51,6 +53,7 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
             pre_shared_seed: what sessions are opened with where their seed does not travel.
             side_rows: side information of messages 0, 1, 2 …
             out: folder for reconstructions.
+            start: first message to decode, instead of the one after the last in ``out``.
             encoders: names of certificates that may send messages; without any, all may.
             readers: names of certificates that may put side information and read reconstructions; likewise.
         """
@@ -60,6 +63,7 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
         self._seed = pre_shared_seed
         self._side_rows = side_rows
         self._out = out
+        self._start = start
         self._sessions: dict[bytes, DecoderSession] = {}
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decode")
 
@@ -78,21 +82,37 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
             raise SessionMismatch("session_digest", given, f"one of {len(self._sessions)} open sessions") from None
 
     def _open(self, session: Session, index: int, first_message: int) -> DecoderSession:
-        decoder = Decoder(session, index, self._model)
         state = self._sessions.get(session.digest)
         if state is None:
             if len(self._sessions) >= MAX_SESSIONS:
                 raise CodecError("open sessions", len(self._sessions), f"at most {MAX_SESSIONS}: close one first")
-            state = DecoderSession(decoder, first_message, self._side_rows, self._out)
+            state = self._begin(Decoder(session, index, self._model), first_message)
             self._sessions[session.digest] = state
             name = session.digest.hex()[:16]
-            _log.info("session %s open as decoder %d", name, index, extra={"session": name})
+            text = "session %s open as decoder %d, from message %d on"
+            _log.info(text, name, index, state.next_message, extra={"session": name})
         elif state.decoder.index != index:
             raise SessionMismatch("decoder index", index, state.decoder.index)
-        elif state.next_message < first_message:
-            _log.warning("messages %d … %d never came", state.next_message, first_message - 1)
-            state.skip_to(first_message)
+        if state.next_message < first_message:
+            raise _gone(state.next_message, first_message)
         return state
+
+    def _begin(self, decoder: Decoder, first_message: int) -> DecoderSession:
+        """A session at the message where this decoder stands, or where it is to start."""
+        output = None if self._out is None else Output(self._out, decoder.session, decoder.index)
+        position = None if output is None else output.position()
+        due = max(position or 0, self._start or 0)
+        if position is None and self._start is None:
+            due = first_message
+            if first_message:
+                _log.warning("messages before %d are gone from the encoder", first_message)
+        if due < first_message:
+            raise _gone(due, first_message)
+        if position is not None and position < due:
+            _log.warning("messages %d … %d are given up", position, due - 1)
+        if output is not None and position != due:
+            output.keep_position(due)
+        return DecoderSession(decoder, due, self._side_rows, output)
 
     @refusing(CodecError)
     async def OpenDecoderSession(
@@ -115,7 +135,9 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
         digest = dict(context.invocation_metadata() or ()).get(SESSION_KEY, b"")
         state = self._session(digest)
         async for request in until(self.stopping, requests):
-            failures = await self._work(state.receive, request.first_message, request.count, request.payload)
+            failures = await self._work(
+                state.receive, request.first_message, request.count, request.payload, request.checksum
+            )
             for message, reason in failures.items():
                 fields = {"session": digest.hex()[:16], "message_number": message}
                 _log.warning("message %d: %s", message, reason, extra=fields)
@@ -184,6 +206,11 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
                 for digest, state in self._sessions.items()
             ],
         )
+
+
+def _gone(due: int, oldest: int) -> SequenceError:
+    given = f"{due}, which is gone from the encoder"
+    return SequenceError("message that is due", given, f"{oldest} or later: start this decoder with --start {oldest}")
 
 
 def _failures(failures: dict[int, str]) -> list[pb.MessageFailure]:

@@ -9,12 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from decoder.codec import DecodedBatch, Decoder
+from decoder.codec import Decoder
 from decoder.model import Floats
+from decoder.output import OUTPUT_TYPE, Output
 from decoder.rows import Rows
+from gumbelcast.checksum import batch_checksum
 from shared_rng import CodecError, MissingSideInformation, SequenceError, Session, checked_batch, load_npy
 
-_OUTPUT_TYPE = np.float32
+
+class BatchDamaged(CodecError):
+    """A batch did not arrive as it was sent; it must be sent again."""
+
+    status = "DATA_LOSS"
 
 
 def read_side_information(path: Path, side_shape: tuple[int, ...]) -> npt.NDArray[Any]:
@@ -39,30 +45,20 @@ class DecoderSession:
         decoder: the codec, bound to the session and k.
         next_message: number of the message that is due.
         file_rows: side information from a file, or None.
-        out: folder that takes the reconstructions, or None to keep them for reading.
-        decoded: messages decoded, failed ones not counted.
+        output: takes the reconstructions, or None to keep them for reading.
+        decoded: messages decoded since this service started, failed ones not counted.
         failures: message number → reason.
-        start: every message from this one to the one that is due was decoded here.
     """
 
     decoder: Decoder
     next_message: int
     file_rows: npt.NDArray[Any] | None
-    out: Path | None
+    output: Output | None
     decoded: int = 0
     failures: dict[int, str] = field(default_factory=dict)
-    start: int = field(init=False)
     _put: Rows = field(default_factory=Rows)
     _picks: Rows = field(default_factory=Rows)
     _reconstructions: Rows = field(default_factory=Rows)
-
-    def __post_init__(self) -> None:
-        self.start = self.next_message
-
-    def skip_to(self, message: int) -> None:
-        """Give up the messages before ``message``, which went on without this decoder."""
-        self._put.drop(self.next_message, message)
-        self.start = self.next_message = message
 
     @property
     def session(self) -> Session:
@@ -85,28 +81,32 @@ class DecoderSession:
         self._put.put(first_message, checked)
         return len(self._put)
 
-    def receive(self, first_message: int, count: int, payload: bytes) -> dict[int, str]:
+    def receive(self, first_message: int, count: int, payload: bytes, checksum: int) -> dict[int, str]:
         """Decode one batch and keep its reconstructions; returns the failures among its messages.
 
-        A batch that is already decoded came again because its acknowledgement was lost; it changes nothing.
+        A batch that is already past came again because its acknowledgement was lost; it changes nothing.
 
         Raises:
-            SequenceError: the batch neither starts at the message that is due nor is already decoded.
+            BatchDamaged: the checksum is not that of such a batch of this session.
+            SequenceError: the batch neither starts at the message that is due nor is already past.
             MissingSideInformation: there is none for a message of the batch.
             CodecError: the payload's length does not belong to the count, or the side information is bad.
         """
         if count < 1:
             raise CodecError("count", count, "at least 1")
+        own = batch_checksum(self.session.digest, first_message, count, payload)
+        if checksum != own:
+            raise BatchDamaged(f"checksum of the batch of message {first_message}", f"{checksum:08x}", f"{own:08x}")
         end = first_message + count
-        if self.start <= first_message and end <= self.next_message:
+        if end <= self.next_message:
             return {message: reason for message, reason in self.failures.items() if first_message <= message < end}
         if first_message != self.next_message:
             raise SequenceError("first_message", first_message, self.next_message)
         batch = self.decoder.decode(payload, self._side_rows(first_message, end), first_message)
-        if self.out is not None:
-            _write(self.out / self.session.digest.hex()[:16], batch)
+        if self.output is not None:
+            self.output.keep(batch)
         else:
-            reconstructions = batch.reconstructions.astype(_OUTPUT_TYPE)
+            reconstructions = batch.reconstructions.astype(OUTPUT_TYPE)
             self._picks.put(first_message, batch.picks)
             self._reconstructions.put(first_message, reconstructions)
         self._put.drop(0, end)
@@ -139,27 +139,13 @@ class DecoderSession:
             CodecError: reconstructions go to a folder instead.
             SequenceError: a message is not decoded, or was decoded before this service started.
         """
-        if self.out is not None:
-            raise CodecError("reconstructions", f"files in {self.out}", "a decoder that was started without --out")
+        if self.output is not None:
+            raise CodecError(
+                "reconstructions", f"files in {self.output.folder}", "a decoder that was started without --out"
+            )
         if count < 1:
             raise CodecError("count", count, "at least 1")
         missing = self._picks.missing(first_message, first_message + count)
         if missing is not None:
             raise SequenceError("message to read", missing, f"a decoded message ({self._picks})")
         return self._picks.read(first_message, count), self._reconstructions.read(first_message, count)
-
-
-def _write(folder: Path, batch: DecodedBatch) -> None:
-    """One ``.npz`` a batch, named by its first message; complete or absent, whatever happens."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{batch.first_message:012d}.npz"
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as stream:
-        np.savez(
-            stream,
-            first_message=np.int64(batch.first_message),
-            picks=batch.picks,
-            reconstructions=batch.reconstructions.astype(_OUTPUT_TYPE),
-            failed_messages=np.array(sorted(batch.failures), dtype=np.int64),
-        )
-    partial.replace(path)

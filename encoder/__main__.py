@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ import typer
 from encoder.client import EncoderClient, Pool
 from encoder.estimate import estimate as estimate_variances
 from encoder.files import read_sources
+from encoder.journal import MEMORY_BYTES, Journal, Retention
 from encoder.model import load_encoder_model
 from encoder.service import MAX_BATCH, NAME, EncoderService
 from gumbelcast import program
@@ -22,8 +24,9 @@ from gumbelcast.options import Insecure, LogFormatOption, LogLevelOption, TlsCa,
 from gumbelcast.security import Security
 from gumbelcast.transport import BindError, run
 from gumbelcast.v1.encoder_pb2_grpc import add_EncoderServiceServicer_to_server
-from shared_rng import Binning, Coupling, find_model, load_card
+from shared_rng import Binning, CodecError, Coupling, find_model, load_card
 
+log = logging.getLogger("gumbelcast.encoder")
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -55,6 +58,16 @@ def serve(
     bind: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one.")] = "127.0.0.1:0",
     seed_file: SeedFile = None,
     decoder_wait: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for a missing decoder.")] = 30.0,
+    journal: Annotated[
+        Path | None, typer.Option(help="File that keeps accepted messages; without it they are kept in memory.")
+    ] = None,
+    journal_mib: Annotated[
+        float | None,
+        typer.Option(min=0, help="Size from which the oldest messages go; without a file 64, with one no limit."),
+    ] = None,
+    journal_hours: Annotated[
+        float | None, typer.Option(min=0, help="Age from which messages go; no limit by default.")
+    ] = None,
     search: Annotated[
         int, typer.Option(min=0, help="Nodes of a searching encoder for lattice sessions; 0 for GLS alone.")
     ] = 0,
@@ -88,23 +101,37 @@ def serve(
         security.require_service(bind, {"--allow-client": allow_client})
         for address in decoder:
             security.require("--decoder", address)
+        size = MEMORY_BYTES if journal is None else None
+        retention = Retention(
+            size if journal_mib is None else round(journal_mib * 2**20),
+            None if journal_hours is None else journal_hours * 3600.0,
+        )
+        opened = Journal(journal, retention)
     except (ValueError, OSError) as error:
         program.fail(error, program.EXIT_INPUT)
+    if journal is None:
+        log.warning("journal in memory: messages that are not delivered end with this process; --journal keeps them")
+    else:
+        log.info("journal %s", journal)
 
     async def main() -> None:
         service = EncoderService(
             loaded,
             decoder,
+            opened,
             patience=decoder_wait,
             search=search,
             pre_shared_seed=seed,
             security=security,
             clients=allow_client or [],
         )
+        await service.begin()
         await run("encoder", bind, service, add_EncoderServiceServicer_to_server, [NAME], security)
 
     try:
         asyncio.run(main())
+    except CodecError as error:
+        program.fail(error, program.EXIT_INPUT)
     except BindError as error:
         program.fail(error, program.EXIT_BIND)
 
@@ -168,15 +195,9 @@ def send(
             sources = np.concatenate(samples)
             print(f"session {session.digest.hex()}, {len(sources)} messages from {opened.next_message} on")
             print(f"{session.pool_kind} pool of {session.pool_size} candidates")
-            missed: dict[int, str] = {}
-            delivered = [0] * session.decoders
-            payload = 0
-            for answer in client.encode(session, sources, opened.next_message, batch):
-                payload += answer.payload_bytes
-                for delivery in answer.deliveries:
-                    delivered[delivery.index] += answer.count if delivery.acknowledged else 0
-                    if not delivery.acknowledged:
-                        missed[delivery.index] = delivery.reason
+            first, end = opened.next_message, opened.next_message + len(sources)
+            payload = sum(answer.payload_bytes for answer in client.send(session, sources, first, batch))
+            states = client.await_delivery(session, end)
     except (ValueError, OSError) as error:
         program.fail(error, program.EXIT_INPUT)
     except grpc.RpcError as error:
@@ -184,10 +205,11 @@ def send(
         text = f"encoder at {to}: {error.code().name}: {error.details()}"
         program.fail(text, program.EXIT_INPUT if refused else program.EXIT_PEER)
     print(f"{len(sources)} messages of {session.bits} bits, {payload} payload bytes")
-    for index, count in enumerate(delivered):
-        note = f": {missed[index]}" if index in missed else ""
-        print(f"decoder {index} at {status.decoder_addresses[index]}: {count} acknowledged{note}")
-    if missed:
+    for state in states:
+        note = "" if state.next_message >= end else f": {state.reason or 'it is slow'}; the encoder goes on trying"
+        count = min(max(state.next_message - first, 0), len(sources))
+        print(f"decoder {state.index} at {state.address}: {count} acknowledged{note}")
+    if any(state.next_message < end for state in states):
         raise SystemExit(program.EXIT_PEER)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Literal
 
+import grpc
 import numpy.typing as npt
 
 from gumbelcast import convert
@@ -26,8 +28,16 @@ INDEX_POOL_SIZE = 1024
 """N by default where all candidates are weighed."""
 DEFAULT_BINS = 16
 """L_max by default of models that serve any."""
+RESUME_SECONDS = 60.0
+"""How long a sender tries to reach an encoder again."""
+PROGRESS_SECONDS = 30.0
+"""A decoder that acknowledges nothing for so long is not waited for."""
 OPEN_SECONDS = 600.0
 """Deadline of opening a session, above any sensible time that an encoder waits for its decoders."""
+
+
+_RESUME_PAUSE = 0.2
+_LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL)
 
 
 class EncoderClient:
@@ -148,6 +158,39 @@ class EncoderClient:
             for start in range(0, len(sources), size)
         )
         yield from self._stub.Encode(requests, timeout=STREAM_SECONDS)
+
+    def send(
+        self, session: Session, sources: npt.NDArray[Any], first_message: int = 0, batch: int = 64
+    ) -> Iterator[pb.EncodeResponse]:
+        """As :meth:`encode`, and on after the encoder or the connection to it was lost, for up to a minute each time.
+
+        Batches whose answers were lost are sent again; those that had been accepted are answered without picks.
+        """
+        done, deadline = 0, None
+        while done < len(sources):
+            try:
+                for answer in self.encode(session, sources[done:], first_message + done, batch):
+                    yield answer
+                    done += answer.count
+                    deadline = None
+            except grpc.RpcError as error:
+                deadline = deadline or time.monotonic() + RESUME_SECONDS
+                if error.code() not in _LOST or time.monotonic() > deadline:
+                    raise
+                time.sleep(_RESUME_PAUSE)
+
+    def await_delivery(self, session: Session, message: int) -> list[pb.DecoderState]:
+        """The decoders, once each has acknowledged the messages before a number, is given up, or makes no progress."""
+        positions: list[int] = []
+        while True:
+            request = pb.AwaitDeliveryRequest(session_digest=session.digest, message=message, seconds=PROGRESS_SECONDS)
+            answer = self._stub.AwaitDelivery(request, timeout=PROGRESS_SECONDS + CALL_SECONDS)
+            states = list(answer.decoders)
+            reached = [state.next_message for state in states]
+            lacking = [state for state in states if state.next_message < message]
+            if all(state.reason for state in lacking) or reached == positions:
+                return states
+            positions = reached
 
     def close(self, session: Session) -> None:
         """Close the session at the encoder and at its decoders."""

@@ -3,78 +3,104 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import grpc
 
+from encoder.accepted import Accepted, JournalWriter
 from encoder.broadcast import WINDOW, DecoderLink, DecoderLost, DecoderRefused
 from encoder.codec import EncodedBatch, Encoder
 from encoder.gaussian import GaussianEncoderModel
-from encoder.model import AlphabetModel, EncoderModel
+from encoder.journal import Batch, Journal
+from encoder.model import AlphabetModel, EncoderModel, Floats
 from gumbelcast import convert
 from gumbelcast.security import PLAIN, Gate, Security
 from gumbelcast.transport import Service, refusing, refusing_stream, until
 from gumbelcast.v1 import encoder_pb2 as pb
 from gumbelcast.v1 import encoder_pb2_grpc
-from gumbelcast.v1.decoder_pb2 import ReceiveMessagesRequest
-from shared_rng import CodecError, SequenceError, Session, SessionMismatch
+from gumbelcast.v1.session_pb2 import Session as WireSession
+from gumbelcast.v1.session_pb2 import Tensor
+from shared_rng import CodecError, SequenceError, Session, SessionMismatch, packed_size
 from shared_rng.session import PROTOCOL_VERSION
 
 NAME = pb.DESCRIPTOR.services_by_name["EncoderService"].full_name
 MAX_BATCH = 4096
 """Messages a batch; more would outlast the time in which a decoder must acknowledge one."""
 
+MAX_WAIT_SECONDS = 600.0
+"""Bound on one wait for deliveries."""
+
 _REPORT_SECONDS = 3.0
+_DRAIN_SECONDS = 20.0
+"""How long closing waits for decoders that still lack messages."""
 
 _T = TypeVar("_T")
 _log = logging.getLogger("gumbelcast.encoder")
 
 
 class EncoderSession:
-    """One open session: the codec, the links to its decoders and the number of the next message."""
+    """One open session: the codec, the accepted batches and the links to its decoders."""
 
-    def __init__(self, encoder: Encoder, links: list[DecoderLink]) -> None:
+    def __init__(self, encoder: Encoder, links: list[DecoderLink], accepted: Accepted) -> None:
         self.encoder = encoder
         self.links = links
-        self.next_message = 0
+        self.accepted = accepted
         self.order = asyncio.Lock()
-
-    async def connect(self, patience: float) -> None:
-        """Open the session at every decoder; tell the log every few seconds who is missing.
-
-        Raises:
-            NoDecoders: none is left.
-        """
-        opening = {asyncio.ensure_future(link.open(0)): link for link in self.links}
-        waiting, waited = set(opening), 0.0
-        while waiting:
-            _, waiting = await asyncio.wait(waiting, timeout=_REPORT_SECONDS)
-            waited += _REPORT_SECONDS
-            for task in waiting:
-                _log.warning("waiting for %s (%.0f s of %.0f s)", opening[task], waited, patience)
-        due = {}
-        for task, link in opening.items():
-            try:
-                due[link] = task.result()
-            except (DecoderLost, DecoderRefused) as error:
-                _log.error("%s: %s", link, error)
-        if not due:
-            raise NoDecoders("; ".join(f"{link}: {link.reason}" for link in self.links))
-        # Message numbers go on where the furthest decoder stands: no randomness serves two sources.
-        self.next_message = max(due.values())
-        for link in self.links:
-            link.start(self.next_message)
+        for link in links:
+            link.start(accepted)
 
     def states(self) -> list[pb.DecoderState]:
         """The decoders, for the wire."""
         return [
-            pb.DecoderState(index=link.index, address=link.address, ready=link.ready, reason=link.reason)
+            pb.DecoderState(
+                index=link.index,
+                address=link.address,
+                ready=link.ready,
+                reason=link.reason,
+                next_message=link.position,
+                lag=max(0, self.accepted.committed - link.position),
+            )
             for link in self.links
         ]
+
+    async def delivered(self, message: int, seconds: float) -> None:
+        """Wait until every decoder has acknowledged the messages before a number or is given up, or time is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*(link.reached(message) for link in self.links))
+
+
+async def connect(links: Sequence[DecoderLink], oldest_message: int, patience: float) -> int:
+    """Open a session at every decoder; tell the log every few seconds who is missing.
+
+    Returns:
+        The number of the furthest message that one of them waits for.
+
+    Raises:
+        NoDecoders: none is left.
+    """
+    opening = {asyncio.ensure_future(link.open(oldest_message)): link for link in links}
+    waiting, waited = set(opening), 0.0
+    while waiting:
+        _, waiting = await asyncio.wait(waiting, timeout=_REPORT_SECONDS)
+        waited += _REPORT_SECONDS
+        for task in waiting:
+            _log.warning("waiting for %s (%.0f s of %.0f s)", opening[task], waited, patience)
+    due = []
+    for task, link in opening.items():
+        try:
+            due.append(task.result())
+        except (DecoderLost, DecoderRefused) as error:
+            _log.error("%s: %s", link, error)
+    if not due:
+        raise NoDecoders("; ".join(f"{link}: {link.reason}" for link in links))
+    return max(due)
 
 
 class NoDecoders(Exception):
@@ -88,6 +114,7 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
         self,
         model: EncoderModel,
         decoder_addresses: Sequence[str],
+        journal: Journal,
         *,
         patience: float,
         search: int = 0,
@@ -100,13 +127,14 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
         Args:
             model: the encoder's half of the model.
             decoder_addresses: ``host:port`` of each, in the order of k.
+            journal: keeps what is accepted; this service closes it.
             patience: seconds to wait for a missing decoder.
             search: nodes of a searching encoder, or 0.
             pre_shared_seed: what sessions are opened with where their seed does not travel.
             security: of the links to the decoders.
             clients: names of certificates that may feed this encoder; without any, all may.
         """
-        super().__init__(Gate(dict.fromkeys(("OpenSession", "Encode", "CloseSession"), clients)))
+        super().__init__(Gate(dict.fromkeys(("OpenSession", "Encode", "AwaitDelivery", "CloseSession"), clients)))
         self._model = model
         self._addresses = list(decoder_addresses)
         self._patience = patience
@@ -116,12 +144,53 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
         self._sessions: dict[bytes, EncoderSession] = {}
         self._opening: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encode")
+        self._journal = JournalWriter(journal)
+
+    async def begin(self) -> None:
+        """Go on with the sessions in the journal: decoders get what they lack; once, before the first call.
+
+        Raises:
+            CodecError: a session of the journal cannot be served by this encoder; or the journal cannot be read.
+        """
+        for stored in await self._journal.call(Journal.sessions):
+            wire = WireSession.FromString(stored.wire)
+            try:
+                session, encoder = await self._understand(wire)
+            except CodecError as error:
+                operand = f"session {stored.digest.hex()[:16]} of the journal, {error.operand}"
+                raise type(error)(operand, error.given, error.expected) from error
+            accepted = await self._journal.accepted(stored)
+            self._sessions[stored.digest] = EncoderSession(encoder, self._links(session, wire), accepted)
+            _log.info("session %s goes on at message %d", stored.digest.hex()[:16], stored.next_message)
+        self._journal.start()
 
     async def close(self) -> None:
-        """Drop the connections to the decoders, which keep their sessions, and stop the worker thread."""
-        for state in self._sessions.values():
-            await asyncio.gather(*(link.close(forget=False) for link in state.links))
+        """Deliver what connected decoders still lack, for a bounded time, and stop; decoders keep their sessions."""
+        states = list(self._sessions.values())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                ready = [(link, state.accepted.committed) for state in states for link in state.links if link.ready]
+                await asyncio.gather(*(link.reached(message) for link, message in ready))
+        await asyncio.gather(*(link.close(forget=False) for state in states for link in state.links))
+        await self._journal.close()
         self._worker.shutdown()
+
+    async def _understand(self, wire: WireSession) -> tuple[Session, Encoder]:
+        """A session from the wire or the journal, and the encoder for it."""
+        session = await self._work(
+            Session.from_wire_fields, convert.from_session(wire), self._seed, self._model.latent_dimension
+        )
+        session.require_affordable()
+        if session.decoders > len(self._addresses):
+            raise CodecError("decoders", session.decoders, f"at most {len(self._addresses)}, those of this encoder")
+        return session, Encoder(session, self._model, self._search)
+
+    def _links(self, session: Session, wire: WireSession) -> list[DecoderLink]:
+        addresses = self._addresses[: session.decoders]
+        return [
+            DecoderLink(k, address, session, wire, self._patience, self._security)
+            for k, address in enumerate(addresses)
+        ]
 
     async def _work(self, function: Callable[..., _T], *arguments: Any) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._worker, function, *arguments)
@@ -133,38 +202,45 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
             given = digest.hex() or "nothing"
             raise SessionMismatch("session_digest", given, f"one of {len(self._sessions)} open sessions") from None
 
+    def _require_open(self, state: EncoderSession) -> None:
+        digest = state.accepted.stored.digest
+        if self._sessions.get(digest) is not state:
+            raise SessionMismatch("session_digest", digest.hex(), "a session that was not closed meanwhile")
+
     @refusing(CodecError)
     async def OpenSession(self, request: pb.OpenSessionRequest, context: Any) -> pb.OpenSessionResponse:
         """See ``encoder.proto``."""
-        session = await self._work(
-            Session.from_wire_fields, convert.from_session(request.session), self._seed, self._model.latent_dimension
-        )
-        session.require_affordable()
-        if session.decoders > len(self._addresses):
-            raise CodecError("decoders", session.decoders, f"at most {len(self._addresses)}, those of this encoder")
-        encoder = Encoder(session, self._model, self._search)
+        session, encoder = await self._understand(request.session)
         async with self._opening.setdefault(session.digest, asyncio.Lock()):
             state = self._sessions.get(session.digest)
             if state is None:
-                addresses = self._addresses[: session.decoders]
-                links = [
-                    DecoderLink(k, address, request.session, self._patience, self._security)
-                    for k, address in enumerate(addresses)
-                ]
-                state = EncoderSession(encoder, links)
-                try:
-                    await state.connect(self._patience)
-                except NoDecoders as error:
-                    await asyncio.gather(*(link.close(forget=False) for link in links))
-                    await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"no decoder took the session: {error}")
+                state = await self._open(session, request.session, encoder, context)
                 self._sessions[session.digest] = state
                 name = session.digest.hex()[:16]
                 _log.info("session %s open with %d decoders", name, session.decoders, extra={"session": name})
-        return pb.OpenSessionResponse(next_message=state.next_message, decoders=state.states())
+        return pb.OpenSessionResponse(next_message=state.accepted.next_message, decoders=state.states())
+
+    async def _open(self, session: Session, wire: WireSession, encoder: Encoder, context: Any) -> EncoderSession:
+        """Begin a session, or go on with one that was closed."""
+        known = await self._journal.call(Journal.next_message, session.digest)
+        links = self._links(session, wire)
+        try:
+            # Message numbers go on where the furthest decoder stands: no randomness serves two sources.
+            furthest = await connect(links, known, self._patience)
+            stored = await self._journal.call(
+                Journal.put_session, session.digest, wire.SerializeToString(), max(known, furthest)
+            )
+            accepted = await self._journal.accepted(stored)
+        except BaseException as error:
+            await asyncio.gather(*(link.close(forget=False) for link in links))
+            if isinstance(error, NoDecoders):
+                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"no decoder took the session: {error}")
+            raise
+        return EncoderSession(encoder, links, accepted)
 
     @refusing_stream(CodecError)
     async def Encode(self, requests: AsyncIterator[pb.EncodeRequest], context: Any) -> AsyncIterator[pb.EncodeResponse]:
-        """See ``encoder.proto``. Reading goes on while earlier batches wait for acknowledgements."""
+        """See ``encoder.proto``. Reading goes on while earlier batches are on their way into the journal."""
         accepted: asyncio.Queue[asyncio.Future[pb.EncodeResponse]] = asyncio.Queue(WINDOW)
         reading = asyncio.create_task(self._read(requests, accepted))
         taking: asyncio.Future[asyncio.Future[pb.EncodeResponse]] | None = None
@@ -181,7 +257,7 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
             if taking is not None:
                 taking.cancel()
         if self.stopping.is_set():
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "encoder is stopping; what was answered is delivered")
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "encoder is stopping; what was answered is accepted")
 
     async def _read(
         self, requests: AsyncIterator[pb.EncodeRequest], accepted: asyncio.Queue[asyncio.Future[pb.EncodeResponse]]
@@ -192,20 +268,48 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
             sources = convert.from_tensor(request.sources)
             if sources.ndim and len(sources) > MAX_BATCH:
                 raise CodecError("sources", f"{len(sources)} messages", f"at most {MAX_BATCH} a batch")
-            async with state.order:
-                if request.first_message != state.next_message:
-                    raise SequenceError("first_message", request.first_message, state.next_message)
-                batch = await self._work(state.encoder.encode, sources, request.first_message)
-                state.next_message += len(batch.labels)
-                answer = _broadcast(state.links, batch)
-            await accepted.put(answer)
+            await accepted.put(await self._accept(state, request, sources))
+
+    async def _accept(
+        self, state: EncoderSession, request: pb.EncodeRequest, sources: Floats
+    ) -> asyncio.Future[pb.EncodeResponse]:
+        """Encode a batch and hand it to the journal; the result is the answer once it is kept."""
+        source = await self._work(_digest, request.sources)
+        first, count = request.first_message, len(sources) if sources.ndim else 0
+        async with state.order:
+            self._require_open(state)
+            due = state.accepted.next_message
+            if first < due and count and await state.accepted.holds(first, count, source):
+                return _future(_again(state, first, count))
+            if first != due:
+                raise SequenceError("first_message", first, due)
+            encoded = await self._work(state.encoder.encode, sources, first)
+            batch = Batch.of(state.accepted.stored.digest, first, len(encoded.labels), encoded.payload)
+            kept = state.accepted.append(batch, source)
+        return _future(_answer(kept, encoded))
+
+    @refusing(CodecError)
+    async def AwaitDelivery(self, request: pb.AwaitDeliveryRequest, context: Any) -> pb.AwaitDeliveryResponse:
+        """See ``encoder.proto``."""
+        state = self._session(request.session_digest)
+        if not 0.0 <= request.seconds <= MAX_WAIT_SECONDS:
+            raise CodecError("seconds", request.seconds, f"0 … {MAX_WAIT_SECONDS:g}")
+        if request.message > state.accepted.next_message:
+            raise SequenceError("message", request.message, f"at most {state.accepted.next_message}, the next one")
+        await state.delivered(request.message, request.seconds)
+        return pb.AwaitDeliveryResponse(decoders=state.states())
 
     @refusing(CodecError)
     async def CloseSession(self, request: pb.CloseSessionRequest, context: Any) -> pb.CloseSessionResponse:
         """See ``encoder.proto``."""
         state = self._session(request.session_digest)
+        await state.delivered(state.accepted.next_message, _DRAIN_SECONDS)
         async with state.order:
+            self._require_open(state)
             del self._sessions[request.session_digest]
+            await self._journal.forget(state.accepted)
+        for lacking in (link for link in state.links if link.position < state.accepted.committed):
+            _log.warning("%s: closed without messages from %d on", lacking, lacking.position)
         await asyncio.gather(*(link.close(forget=True) for link in state.links))
         return pb.CloseSessionResponse()
 
@@ -222,7 +326,12 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
             gaussian=_gaussian_source(self._model),
             codebook=_codebook(self._model),
             sessions=[
-                pb.EncoderSessionStatus(session_digest=digest, next_message=state.next_message, decoders=state.states())
+                pb.EncoderSessionStatus(
+                    session_digest=digest,
+                    next_message=state.accepted.next_message,
+                    decoders=state.states(),
+                    oldest_message=state.accepted.oldest_message,
+                )
                 for digest, state in self._sessions.items()
             ],
         )
@@ -241,22 +350,28 @@ def _codebook(model: EncoderModel) -> pb.Codebook | None:
     return pb.Codebook(words=book.words, bins=book.bins, list=book.coupling == "list")
 
 
-def _broadcast(links: list[DecoderLink], batch: EncodedBatch) -> asyncio.Future[pb.EncodeResponse]:
-    """Hand one batch to every link, in order; the result is the answer once all are settled."""
-    message = ReceiveMessagesRequest(first_message=batch.first_message, count=len(batch.labels), payload=batch.payload)
-    reasons = [link.deliver(message) for link in links]
+def _digest(sources: Tensor) -> bytes:
+    """SHA-256 of a batch of sources, by which it is known when it comes again."""
+    return hashlib.sha256(sources.SerializeToString(deterministic=True)).digest()
 
-    async def answer() -> pb.EncodeResponse:
-        deliveries = [
-            pb.Delivery(index=link.index, acknowledged=not (reason := await waiting), reason=reason)
-            for link, waiting in zip(links, reasons, strict=True)
-        ]
-        return pb.EncodeResponse(
-            first_message=batch.first_message,
-            count=len(batch.labels),
-            payload_bytes=len(batch.payload),
-            picks=batch.picks.tolist(),
-            deliveries=deliveries,
-        )
 
-    return asyncio.ensure_future(answer())
+def _future(answer: Coroutine[Any, Any, pb.EncodeResponse]) -> asyncio.Future[pb.EncodeResponse]:
+    """An answer on its way; whoever asked may go before it fails."""
+    future = asyncio.ensure_future(answer)
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return future
+
+
+async def _answer(kept: asyncio.Future[None], encoded: EncodedBatch) -> pb.EncodeResponse:
+    await kept
+    return pb.EncodeResponse(
+        first_message=encoded.first_message,
+        count=len(encoded.labels),
+        payload_bytes=len(encoded.payload),
+        picks=encoded.picks.tolist(),
+    )
+
+
+async def _again(state: EncoderSession, first_message: int, count: int) -> pb.EncodeResponse:
+    size = packed_size(count, state.encoder.session.bits)
+    return pb.EncodeResponse(first_message=first_message, count=count, payload_bytes=size)

@@ -83,8 +83,7 @@ def read_archive(path: Path, *names: str) -> npt.NDArray[Any]:
         CodecError: the file cannot be read, or has no such array.
     """
     try:
-        # Opened here, since numpy.load leaves a damaged file open.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+        with np.load(path, allow_pickle=False) as archive:
             for name in names:
                 if name in archive.files:
                     return np.asarray(archive[name])

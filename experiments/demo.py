@@ -82,12 +82,12 @@ class Deployment:
         picks: list[int] = []
         payload_bytes = 0
         for answer in self.encoder.encode(session, sources, batch=BATCH):
-            for delivery in answer.deliveries:
-                if not delivery.acknowledged:
-                    raise RuntimeError(f"decoder {delivery.index} missed messages: {delivery.reason}")
             picks.extend(answer.picks)
             payload_bytes += answer.payload_bytes
             advance(answer.count)
+        for state in self.encoder.await_delivery(session, len(sources)):
+            if state.lag:
+                raise RuntimeError(f"decoder {state.index} missed messages: {state.reason}")
         forward, back = self.relays.forward - forward, self.relays.back - back
         read = [decoder.read(session.digest, len(sources)) for decoder in self.decoders[: session.decoders]]
         self.encoder.close(session)

@@ -108,10 +108,11 @@ def measure_throughput() -> Throughput:
 
 def _send(client: EncoderClient, session: Session, sources: Any) -> None:
     client.open(session)
-    for answer in client.encode(session, sources, batch=BATCH):
-        for delivery in answer.deliveries:
-            if not delivery.acknowledged:
-                raise RuntimeError(f"decoder {delivery.index} missed messages: {delivery.reason}")
+    for _ in client.encode(session, sources, batch=BATCH):
+        pass
+    for state in client.await_delivery(session, len(sources)):
+        if state.lag:
+            raise RuntimeError(f"decoder {state.index} missed messages: {state.reason}")
     client.close(session)
 
 

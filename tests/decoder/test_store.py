@@ -11,8 +11,10 @@ import numpy.typing as npt
 import pytest
 
 from decoder import Decoder
+from decoder.output import Output, OutputFailed
 from decoder.rows import Rows
-from decoder.store import DecoderSession, read_side_information
+from decoder.store import BatchDamaged, DecoderSession, read_side_information
+from gumbelcast.checksum import batch_checksum
 from shared_rng import CodecError, MissingSideInformation, SequenceError, bin_labels, pack
 from tests.models import Floats, gaussian_card, gaussian_models, refused, uniforms
 
@@ -34,11 +36,19 @@ def write(folder: Path, data: bytes) -> Path:
 
 def a_store(file_rows: npt.NDArray[Any] | None = None, out: Path | None = None, start: int = 0) -> DecoderSession:
     session, _, model = gaussian_models(gaussian_card())
-    return DecoderSession(Decoder(session, 1, model), start, file_rows, out)
+    return DecoderSession(
+        Decoder(session, 1, model), start, file_rows, None if out is None else Output(out, session, 1)
+    )
 
 
 def payload(first: int, count: int) -> bytes:
     return pack(LABELS[first : first + count], 3)
+
+
+def receive(store: DecoderSession, first: int, count: int, data: bytes) -> dict[int, str]:
+    """With the right checksum."""
+    checksum = batch_checksum(store.session.digest, first, count, data) if count > 0 else 0
+    return store.receive(first, count, data, checksum)
 
 
 def contents(rows: Rows) -> dict[int, float]:
@@ -119,11 +129,11 @@ def test_rows_that_are_put() -> None:
     store = a_store()
     assert store.put_side_information(3, SIDE[3:9]) == 6
     assert store.put_side_information(0, SIDE[:3]) == 9
-    assert store.receive(0, 5, payload(0, 5)) == {}
+    assert receive(store, 0, 5, payload(0, 5)) == {}
     assert (store.next_message, store.decoded, store.failures) == (5, 5, {})
     assert set(contents(store._put)) == {5, 6, 7, 8}
     assert store.put_side_information(9, SIDE[9:]) == 7
-    store.receive(5, 7, payload(5, 7))
+    receive(store, 5, 7, payload(5, 7))
     assert store.decoded == 12
     for first, count in ((0, 12), (4, 3), (11, 1)):
         assert_read(store, first, count, SIDE)
@@ -134,7 +144,7 @@ def test_put_replaces_and_goes_before_the_file() -> None:
     assert store.put_side_information(2, np.full(3, 9.0)) == 3
     assert store.put_side_information(3, np.full(1, -1.5)) == 3
     assert store.put_side_information(8, np.full(4, 0.25)) == 7
-    store.receive(0, 12, payload(0, 12))
+    receive(store, 0, 12, payload(0, 12))
     used = np.concatenate([SIDE[:2], [9.0, -1.5, 9.0], SIDE[5:8], np.full(4, 0.25)])
     assert_read(store, 0, 12, used)
     assert store.put_side_information(12, np.zeros(1)) == 1
@@ -146,21 +156,21 @@ def test_rows_of_messages_that_never_came() -> None:
     assert store.put_side_information(0, SIDE[:6]) == 6
     store.next_message = 4
     assert store.put_side_information(6, SIDE[6:8]) == 4
-    store.receive(4, 4, payload(4, 4))
+    receive(store, 4, 4, payload(4, 4))
     assert_read(store, 4, 4, SIDE)
     assert len(store._put) == 0
 
 
 def test_file_may_be_single_precision() -> None:
     store = a_store(SIDE.astype(np.float32))
-    store.receive(0, 3, payload(0, 3))
+    receive(store, 0, 3, payload(0, 3))
     assert_read(store, 0, 3, SIDE.astype(np.float32).astype(np.float64))
 
 
 def test_a_late_decoder_starts_at_its_message() -> None:
     """Rows of a file are those of messages 0, 1, 2 …, wherever the session begins here."""
     store = a_store(SIDE, start=7)
-    store.receive(7, 2, payload(7, 2))
+    receive(store, 7, 2, payload(7, 2))
     assert_read(store, 7, 2, SIDE)
 
 
@@ -176,7 +186,7 @@ PUT_ERRORS: list[tuple[int, Any, type[CodecError], str, str]] = [
 def test_put_refused(first: int, rows: Any, kind: type[CodecError], operand: str, expected: str) -> None:
     store = a_store()
     store.put_side_information(0, SIDE[:4])
-    store.receive(0, 2, payload(0, 2))
+    receive(store, 0, 2, payload(0, 2))
     before = state(store)
     with refused(operand, expected=expected, kind=kind):
         store.put_side_information(first, rows)
@@ -202,12 +212,12 @@ def test_receive_refused(
     """A batch is decoded as a whole or not at all, and the right one is still taken afterwards."""
     store = a_store(np.concatenate([SIDE[:5], [np.nan]]))
     store.put_side_information(4, SIDE[4:5])
-    store.receive(0, 2, payload(0, 2))
+    receive(store, 0, 2, payload(0, 2))
     before = state(store)
     with refused(operand, expected=expected, kind=kind):
-        store.receive(first, count, data)
+        receive(store, first, count, data)
     assert state(store) == before
-    store.receive(2, 3, payload(2, 3))
+    receive(store, 2, 3, payload(2, 3))
     assert_read(store, 0, 5, SIDE)
 
 
@@ -217,15 +227,15 @@ def test_a_batch_that_comes_again() -> None:
     store = DecoderSession(Decoder(session, 0, model), 0, SIDE, None)
     labels = bin_labels(session, range(6))[:, 0].copy()
     labels[1] = empty_bin(store, 1)
-    failures = store.receive(0, 3, pack(labels[:3], 4))
+    failures = receive(store, 0, 3, pack(labels[:3], 4))
     assert set(failures) == {1}
-    store.receive(3, 3, pack(labels[3:], 4))
+    receive(store, 3, 3, pack(labels[3:], 4))
     before = state(store)
-    assert store.receive(0, 3, pack(labels[:3], 4)) == failures
-    assert store.receive(3, 3, pack(labels[3:], 4)) == store.receive(0, 1, b"") == {}
+    assert receive(store, 0, 3, pack(labels[:3], 4)) == failures
+    assert receive(store, 3, 3, pack(labels[3:], 4)) == receive(store, 0, 1, b"") == {}
     assert repr(state(store)) == repr(before)
     with refused("first_message", "5", "6", SequenceError):
-        store.receive(5, 2, bytes(1))
+        receive(store, 5, 2, bytes(1))
 
 
 @pytest.mark.parametrize(
@@ -235,7 +245,7 @@ def test_missing_side_information_says_what_is_held(rows: Floats | None, given: 
     store = a_store(rows)
     store.put_side_information(1, SIDE[1:2])
     with refused("side information of message 0", given, "one row", MissingSideInformation):
-        store.receive(0, 2, payload(0, 2))
+        receive(store, 0, 2, payload(0, 2))
 
 
 def empty_bin(store: DecoderSession, message: int) -> int:
@@ -248,13 +258,13 @@ def test_failed_message(tmp_path: Path) -> None:
     """It is counted and named, kept as NaN, and the messages around it are decoded."""
     session, _, model = gaussian_models(gaussian_card(), pool_size=17, bins=16)
     for out in (None, tmp_path):
-        store = DecoderSession(Decoder(session, 0, model), 0, SIDE, out)
+        store = DecoderSession(Decoder(session, 0, model), 0, SIDE, None if out is None else Output(out, session, 0))
         labels = bin_labels(session, range(3))[:, 0].copy()
         labels[1] = empty_bin(store, 1)
-        failures = store.receive(0, 3, pack(labels, 4))
+        failures = receive(store, 0, 3, pack(labels, 4))
         assert set(failures) == set(store.failures) == {1}
         assert (store.next_message, store.decoded) == (3, 2)
-        store.receive(3, 1, pack(bin_labels(session, [3])[0, :1], 4))
+        receive(store, 3, 1, pack(bin_labels(session, [3])[0, :1], 4))
         assert (set(store.failures), store.decoded) == ({1}, 3)
         if out is None:
             picks, reconstructions = store.read(0, 3)
@@ -277,7 +287,7 @@ def test_read_what_is_not_there(first: int, count: int, named: int) -> None:
     store = a_store(SIDE, start=7)
     with refused("message to read", str(first), "none yet", SequenceError):
         store.read(first, count)
-    store.receive(7, 2, payload(7, 2))
+    receive(store, 7, 2, payload(7, 2))
     with refused("message to read", str(named), "7 … 8", SequenceError):
         store.read(first, count)
 
@@ -285,10 +295,11 @@ def test_read_what_is_not_there(first: int, count: int, named: int) -> None:
 def test_out_folder(tmp_path: Path) -> None:
     """One .npz a batch, named by its first message, in the session's own folder; nothing is kept for reading."""
     store = a_store(SIDE, tmp_path / "deep" / "out", start=5)
-    store.receive(5, 4, payload(5, 4))
-    store.receive(9, 1, payload(9, 1))
+    receive(store, 5, 4, payload(5, 4))
+    receive(store, 9, 1, payload(9, 1))
     folder = tmp_path / "deep" / "out" / store.session.digest.hex()[:16]
-    assert sorted(path.name for path in folder.iterdir()) == ["000000000005.npz", "000000000009.npz"]
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["000000000005.npz", "000000000009.npz", "position.json"]
     for first, count in ((5, 4), (9, 1)):
         picks, reconstructions = decoded(first, count, SIDE)
         with np.load(folder / f"{first:012d}.npz") as file:
@@ -299,8 +310,29 @@ def test_out_folder(tmp_path: Path) -> None:
             assert np.array_equal(file["reconstructions"], reconstructions)
             assert file["failed_messages"].tolist() == []
     assert (len(store._picks), len(store._reconstructions)) == (0, 0)
-    with refused("reconstructions", str(store.out), "without --out"):
+    with refused("reconstructions", str(folder), "without --out"):
         store.read(5, 1)
+
+
+def test_a_batch_that_is_not_what_was_sent() -> None:
+    """Nothing of it is decoded, and the right one is still taken."""
+    store = a_store(SIDE)
+    data = payload(0, 3)
+    right = batch_checksum(store.session.digest, 0, 3, data)
+    before = state(store)
+    flipped = bytes([data[0] ^ 16]) + data[1:]
+    for first, count, came, checksum in (
+        (0, 3, flipped, right),
+        (0, 2, data[:1], right),
+        (3, 3, data, right),
+        (0, 3, data, batch_checksum(bytes(32), 0, 3, data)),
+        (0, 3, data, 0),
+    ):
+        with refused(f"batch of message {first}", f"{checksum:08x}", kind=BatchDamaged):
+            store.receive(first, count, came, checksum)
+        assert state(store) == before
+    assert store.receive(0, 3, data, right) == {}
+    assert_read(store, 0, 3, SIDE)
 
 
 def test_out_folder_that_cannot_be_written(tmp_path: Path) -> None:
@@ -308,8 +340,8 @@ def test_out_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file where the folder should be", encoding="utf-8")
     store = a_store(SIDE, tmp_path / "out")
     before = state(store)
-    with pytest.raises(OSError, match="out"):
-        store.receive(0, 2, payload(0, 2))
+    with refused("000000000000.npz", "Not a directory", "a disk that takes it", OutputFailed):
+        receive(store, 0, 2, payload(0, 2))
     assert state(store) == before
     (tmp_path / "out").unlink()
-    assert store.receive(0, 2, payload(0, 2)) == {}
+    assert receive(store, 0, 2, payload(0, 2)) == {}

@@ -178,6 +178,12 @@ def gaussian_data(messages: int, decoders: int, seed: int = 7) -> tuple[Floats, 
     return draw(seed, messages, decoders)
 
 
+def lacking(client: EncoderClient, session: Session, message: int) -> list[tuple[int, str]]:
+    """Index and reason of each decoder that does not get every message before a number."""
+    states = client.await_delivery(session, message)
+    return [(state.index, state.reason) for state in states if state.next_message < message]
+
+
 _seeds = itertools.count(1000)
 
 

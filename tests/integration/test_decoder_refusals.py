@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from encoder.codec import EncodedBatch, Encoder
+from gumbelcast.checksum import batch_checksum
 from gumbelcast.convert import from_tensor, to_session, to_tensor
 from gumbelcast.transport import SESSION_KEY
 from gumbelcast.v1 import decoder_pb2 as pb
@@ -24,6 +25,7 @@ from tests.integration.services import Fleet, Floats, answered_with, channel_to,
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 MISMATCH = grpc.StatusCode.FAILED_PRECONDITION
 SEQUENCE = grpc.StatusCode.OUT_OF_RANGE
+DAMAGED = grpc.StatusCode.DATA_LOSS
 SOURCES, SIDES = gaussian_data(64, 2)
 _seeds = itertools.count(1)
 
@@ -55,10 +57,18 @@ class World:
         return int(self.stub.PutSideInformation(request, timeout=60).held)
 
     def receive(
-        self, first: int, count: int, payload: bytes, metadata: Sequence[tuple[str, bytes]] | None = None
+        self,
+        first: int,
+        count: int,
+        payload: bytes,
+        metadata: Sequence[tuple[str, bytes]] | None = None,
+        checksum: int | None = None,
     ) -> list[pb.ReceiveMessagesResponse]:
-        """Send one batch of messages."""
-        request = pb.ReceiveMessagesRequest(first_message=first, count=count, payload=payload)
+        """Send one batch of messages, by default with the right checksum."""
+        own = batch_checksum(self.session.digest, first, count, payload)
+        request = pb.ReceiveMessagesRequest(
+            first_message=first, count=count, payload=payload, checksum=own if checksum is None else checksum
+        )
         names = ((SESSION_KEY, self.session.digest),) if metadata is None else metadata
         return list(self.stub.ReceiveMessages(iter([request]), timeout=60, metadata=names))
 
@@ -104,6 +114,10 @@ def good(world: World) -> bytes:
     return world.encoded(4, 4).payload
 
 
+def right(world: World) -> int:
+    return batch_checksum(world.session.digest, 4, 4, good(world))
+
+
 def padded(world: World) -> bytes:
     """Three messages of 3 bits, with the lowest padding bit set."""
     payload = bytearray(world.encoded(4, 3).payload)
@@ -118,6 +132,15 @@ CASES: dict[str, tuple[Callable[[World], Any], grpc.StatusCode, tuple[str, ...]]
     "short payload": (lambda w: w.receive(4, 4, good(w)[:-1]), INVALID, ("got 1 bytes", "2 bytes for 4 of 3 bits")),
     "long payload": (lambda w: w.receive(4, 4, good(w) + b"\0"), INVALID, ("got 3 bytes", "2 bytes for 4 of 3 bits")),
     "set padding": (lambda w: w.receive(4, 3, padded(w)), INVALID, ("padding bits that are set", "zero padding")),
+    "no checksum": (lambda w: w.receive(4, 4, good(w), checksum=0), DAMAGED, ("checksum", "message 4: got 00000000")),
+    "another payload": (
+        lambda w: w.receive(4, 4, bytes([good(w)[0] ^ 1]) + good(w)[1:], checksum=right(w)), DAMAGED, ("checksum",),
+    ),
+    "another number": (lambda w: w.receive(5, 4, good(w), checksum=right(w)), DAMAGED, ("checksum of the batch of",)),
+    "another count": (lambda w: w.receive(4, 3, good(w), checksum=right(w)), DAMAGED, ("checksum", "message 4")),
+    "another session": (
+        lambda w: w.receive(4, 4, good(w), checksum=batch_checksum(b"1" * 32, 4, 4, good(w))), DAMAGED, ("checksum",),
+    ),
     "no side information": (
         lambda w: w.receive(4, 5, w.encoded(4, 5).payload),
         MISMATCH, ("side information of message 8: got none (no file, 4 rows put)", "one row"),
@@ -205,7 +228,7 @@ def test_reading_what_went_to_files(fleet: Fleet, tmp_path: Path) -> None:
     """A decoder with ``--out`` says where its reconstructions are."""
     with channel_to(fleet.start("decoder", "--out", str(tmp_path / "out")).address) as channel:
         world = World(DecoderServiceStub(channel))
-        with answered_with(INVALID, f"reconstructions: got files in {tmp_path / 'out'}", "without --out"):
+        with answered_with(INVALID, f"reconstructions: got files in {tmp_path / 'out'}/", "without --out"):
             world.read(0, 4)
         (answer,) = world.receive(4, 4, good(world))
         assert answer.next_message == 8

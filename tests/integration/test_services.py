@@ -17,6 +17,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from encoder.client import EncoderClient
 from experiments.processes import ServiceProcess
+from gumbelcast.checksum import batch_checksum
 from gumbelcast.convert import to_session, to_tensor
 from gumbelcast.transport import SESSION_KEY
 from gumbelcast.v1 import decoder_pb2 as pb
@@ -30,6 +31,7 @@ from tests.integration.services import (
     fresh_session,
     gaussian_data,
     in_process_models,
+    lacking,
     until,
 )
 
@@ -104,8 +106,14 @@ class LongDecode:
         self.done = threading.Event()
         batches = [(0, 1), (1, self.count)]
         requests = [
-            pb.ReceiveMessagesRequest(first_message=first, count=count, payload=bytes(packed_size(count, 1)))
+            pb.ReceiveMessagesRequest(
+                first_message=first,
+                count=count,
+                payload=payload,
+                checksum=batch_checksum(session.digest, first, count, payload),
+            )
             for first, count in batches
+            for payload in [bytes(packed_size(count, 1))]
         ]
 
         def send() -> Iterator[pb.ReceiveMessagesRequest]:
@@ -178,4 +186,5 @@ def test_proxy_does_not_capture_loopback(fleet: Fleet, monkeypatch: pytest.Monke
         session = fresh_session(client, decoders=1)
         client.open(session)
         (answer,) = client.encode(session, sources)
-        assert answer.deliveries[0].acknowledged
+        assert answer.count == 4
+        assert lacking(client, session, 4) == []

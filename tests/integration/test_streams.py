@@ -16,12 +16,13 @@ import pytest
 
 from decoder.service import DecoderService
 from encoder.broadcast import WINDOW
+from encoder.journal import Journal, Retention
 from encoder.service import EncoderService
 from gumbelcast.convert import to_session, to_tensor
 from gumbelcast.transport import SESSION_KEY
 from gumbelcast.v1 import decoder_pb2_grpc, encoder_pb2_grpc
 from gumbelcast.v1.decoder_pb2 import ReceiveMessagesRequest
-from gumbelcast.v1.encoder_pb2 import EncodeRequest, GetStatusRequest, OpenSessionRequest
+from gumbelcast.v1.encoder_pb2 import AwaitDeliveryRequest, EncodeRequest, GetStatusRequest, OpenSessionRequest
 from shared_rng import Session
 from tests.integration.services import WAIT_SECONDS, gaussian_data, in_process_models
 
@@ -31,11 +32,11 @@ SOURCES, SIDES = gaussian_data(128, 1)
 class World:
     """Both services in this process's event loop, a session that has coded one message, and clients."""
 
-    def __init__(self, session: Session, encoder: Any, decoder: Any, decoding: DecoderService) -> None:
+    def __init__(self, session: Session, encoder: Any, decoder: Any, encoding: EncoderService) -> None:
         self.session = session
         self.encoder = encoder
         self.decoder = decoder
-        self.decoding = decoding
+        self.encoding = encoding
         self.next_message = 0
 
     def request(self, source: float | None = None) -> EncodeRequest:
@@ -53,7 +54,10 @@ class World:
     async def code(self) -> None:
         """One message in a stream that ends as it should."""
         call = self.encoder.Encode(iter([self.request()]), timeout=WAIT_SECONDS)
-        assert [answer.deliveries[0].acknowledged async for answer in call] == [True]
+        assert [answer.count async for answer in call] == [1]
+        waiting = AwaitDeliveryRequest(session_digest=self.session.digest, message=self.next_message, seconds=30)
+        (state,) = (await self.encoder.AwaitDelivery(waiting, timeout=WAIT_SECONDS)).decoders
+        assert (state.lag, state.reason) == (0, "")
 
 
 def in_one_loop(use: Callable[[World], Awaitable[None]]) -> None:
@@ -66,7 +70,8 @@ def in_one_loop(use: Callable[[World], Awaitable[None]]) -> None:
         async with AsyncExitStack() as stack:
             decoding = DecoderService(decoder_model, side_rows=SIDES[0])
             decoder = await serve(stack, decoding, decoder_pb2_grpc.add_DecoderServiceServicer_to_server)
-            encoding = EncoderService(encoder_model, [decoder], patience=5.0)
+            encoding = EncoderService(encoder_model, [decoder], Journal(None, Retention()), patience=5.0)
+            await encoding.begin()
             encoder = await serve(stack, encoding, encoder_pb2_grpc.add_EncoderServiceServicer_to_server)
             session = Session(
                 seed=1,
@@ -82,7 +87,7 @@ def in_one_loop(use: Callable[[World], Awaitable[None]]) -> None:
                 session,
                 encoder_pb2_grpc.EncoderServiceStub(to_encoder),
                 decoder_pb2_grpc.DecoderServiceStub(to_decoder),
-                decoding,
+                encoding,
             )
             opening = OpenSessionRequest(session=to_session(session.wire_fields(share_seed=True)))
             await world.encoder.OpenSession(opening, timeout=WAIT_SECONDS)
@@ -144,14 +149,14 @@ async def is_cancelled_when_idle(world: World) -> None:
     """The encoder waits for the next batch."""
     call = world.encoder.Encode(timeout=WAIT_SECONDS)
     await call.write(world.request())
-    assert (await call.read()).deliveries[0].acknowledged
+    assert (await call.read()).count == 1
     call.cancel()
 
 
 async def is_cancelled_when_held_back(world: World) -> None:
-    """The decoder takes its time, and the encoder reads no further batch until it has answered one."""
+    """The journal takes its time, and the encoder reads no further batch until it has answered one."""
     held = threading.Event()
-    world.decoding._worker.submit(held.wait, WAIT_SECONDS)
+    world.encoding._journal._worker.submit(held.wait, WAIT_SECONDS)
     try:
         call = world.encoder.Encode(timeout=WAIT_SECONDS)
         first = world.next_message

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from gumbelcast.v1 import session_pb2 as gumbelcast_dot_v1_dot_session__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bgumbelcast/v1/decoder.proto\x12\rgumbelcast.v1\x1a\x1bgumbelcast/v1/session.proto\"j\n\x19OpenDecoderSessionRequest\x12\'\n\x07session\x18\x01 \x01(\x0b\x32\x16.gumbelcast.v1.Session\x12\r\n\x05index\x18\x02 \x01(\r\x12\x15\n\rfirst_message\x18\x03 \x01(\x04\"2\n\x1aOpenDecoderSessionResponse\x12\x14\n\x0cnext_message\x18\x01 \x01(\x04\"O\n\x16ReceiveMessagesRequest\x12\x15\n\rfirst_message\x18\x01 \x01(\x04\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x0f\n\x07payload\x18\x03 \x01(\x0c\"`\n\x17ReceiveMessagesResponse\x12\x14\n\x0cnext_message\x18\x01 \x01(\x04\x12/\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1d.gumbelcast.v1.MessageFailure\"1\n\x0eMessageFailure\x12\x0f\n\x07message\x18\x01 \x01(\x04\x12\x0e\n\x06reason\x18\x02 \x01(\t\"{\n\x19PutSideInformationRequest\x12\x16\n\x0esession_digest\x18\x01 \x01(\x0c\x12\x15\n\rfirst_message\x18\x02 \x01(\x04\x12/\n\x10side_information\x18\x03 \x01(\x0b\x32\x15.gumbelcast.v1.Tensor\"*\n\x1aPutSideInformationResponse\x12\x0c\n\x04held\x18\x01 \x01(\x04\"Z\n\x1aReadReconstructionsRequest\x12\x16\n\x0esession_digest\x18\x01 \x01(\x0c\x12\x15\n\rfirst_message\x18\x02 \x01(\x04\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\"\xa4\x01\n\x1bReadReconstructionsResponse\x12\x15\n\rfirst_message\x18\x01 \x01(\x04\x12\r\n\x05picks\x18\x02 \x03(\x03\x12.\n\x0freconstructions\x18\x03 \x01(\x0b\x32\x15.gumbelcast.v1.Tensor\x12/\n\x08\x66\x61ilures\x18\x04 \x03(\x0b\x32\x1d.gumbelcast.v1.MessageFailure\"4\n\x1a\x43loseDecoderSessionRequest\x12\x16\n\x0esession_digest\x18\x01 \x01(\x0c\"\x1d\n\x1b\x43loseDecoderSessionResponse\"\x19\n\x17GetDecoderStatusRequest\"\xc6\x01\n\x18GetDecoderStatusResponse\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x14\n\x0cmodel_digest\x18\x02 \x01(\x0c\x12\x18\n\x10latent_dimension\x18\x03 \x01(\r\x12\x15\n\rpool_variance\x18\x04 \x01(\x01\x12\x12\n\nside_shape\x18\x05 \x03(\x04\x12\x35\n\x08sessions\x18\x06 \x03(\x0b\x32#.gumbelcast.v1.DecoderSessionStatus\"t\n\x14\x44\x65\x63oderSessionStatus\x12\x16\n\x0esession_digest\x18\x01 \x01(\x0c\x12\r\n\x05index\x18\x02 \x01(\r\x12\x14\n\x0cnext_message\x18\x03 \x01(\x04\x12\x0f\n\x07\x64\x65\x63oded\x18\x04 \x01(\x04\x12\x0e\n\x06\x66\x61iled\x18\x05 \x01(\x04\x32\x8f\x05\n\x0e\x44\x65\x63oderService\x12i\n\x12OpenDecoderSession\x12(.gumbelcast.v1.OpenDecoderSessionRequest\x1a).gumbelcast.v1.OpenDecoderSessionResponse\x12\x64\n\x0fReceiveMessages\x12%.gumbelcast.v1.ReceiveMessagesRequest\x1a&.gumbelcast.v1.ReceiveMessagesResponse(\x01\x30\x01\x12i\n\x12PutSideInformation\x12(.gumbelcast.v1.PutSideInformationRequest\x1a).gumbelcast.v1.PutSideInformationResponse\x12n\n\x13ReadReconstructions\x12).gumbelcast.v1.ReadReconstructionsRequest\x1a*.gumbelcast.v1.ReadReconstructionsResponse0\x01\x12l\n\x13\x43loseDecoderSession\x12).gumbelcast.v1.CloseDecoderSessionRequest\x1a*.gumbelcast.v1.CloseDecoderSessionResponse\x12\x63\n\x10GetDecoderStatus\x12&.gumbelcast.v1.GetDecoderStatusRequest\x1a\'.gumbelcast.v1.GetDecoderStatusResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bgumbelcast/v1/decoder.proto\x12\rgumbelcast.v1\x1a\x1bgumbelcast/v1/session.proto\"j\n\x19OpenDecoderSessionRequest\x12\'\n\x07session\x18\x01 \x01(\x0b\x32\x16.gumbelcast.v1.Session\x12\r\n\x05index\x18\x02 \x01(\r\x12\x15\n\rfirst_message\x18\x03 \x01(\x04\"2\n\x1aOpenDecoderSessionResponse\x12\x14\n\x0cnext_message\x18\x01 \x01(\x04\"a\n\x16ReceiveMessagesRequest\x12\x15\n\rfirst_message\x18\x01 \x01(\x04\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x0f\n\x07payload\x18\x03 \x01(\x0c\x12\x10\n\x08\x63hecksum\x18\x04 \x01(\x07\"`\n\x17ReceiveMessagesResponse\x12\x14\n\x0cnext_message\x18\x01 \x01(\x04\x12/\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1d.gumbelcast.v1.MessageFailure\"1\n\x0eMessageFailure\x12\x0f\n\x07message\x18\x01 \x01(\x04\x12\x0e\n\x06reason\x18\x02 \x01(\t\"{\n\x19PutSideInformationRequest\x12\x16\n\x0esession_digest\x18\x01 \x01(\x0c\x12\x15\n\rfirst_message\x18\x02 \x01(\x04\x12/\n\x10side_information\x18\x03 \x01(\x0b\x32\x15.gumbelcast.v1.Tensor\"*\n\x1aPutSideInformationResponse\x12\x0c\n\x04held\x18\x01 \x01(\x04\"Z\n\x1aReadReconstructionsRequest\x12\x16\n\x0esession_digest\x18\x01 \x01(\x0c\x12\x15\n\rfirst_message\x18\x02 \x01(\x04\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\"\xa4\x01\n\x1bReadReconstructionsResponse\x12\x15\n\rfirst_message\x18\x01 \x01(\x04\x12\r\n\x05picks\x18\x02 \x03(\x03\x12.\n\x0freconstructions\x18\x03 \x01(\x0b\x32\x15.gumbelcast.v1.Tensor\x12/\n\x08\x66\x61ilures\x18\x04 \x03(\x0b\x32\x1d.gumbelcast.v1.MessageFailure\"4\n\x1a\x43loseDecoderSessionRequest\x12\x16\n\x0esession_digest\x18\x01 \x01(\x0c\"\x1d\n\x1b\x43loseDecoderSessionResponse\"\x19\n\x17GetDecoderStatusRequest\"\xc6\x01\n\x18GetDecoderStatusResponse\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x14\n\x0cmodel_digest\x18\x02 \x01(\x0c\x12\x18\n\x10latent_dimension\x18\x03 \x01(\r\x12\x15\n\rpool_variance\x18\x04 \x01(\x01\x12\x12\n\nside_shape\x18\x05 \x03(\x04\x12\x35\n\x08sessions\x18\x06 \x03(\x0b\x32#.gumbelcast.v1.DecoderSessionStatus\"t\n\x14\x44\x65\x63oderSessionStatus\x12\x16\n\x0esession_digest\x18\x01 \x01(\x0c\x12\r\n\x05index\x18\x02 \x01(\r\x12\x14\n\x0cnext_message\x18\x03 \x01(\x04\x12\x0f\n\x07\x64\x65\x63oded\x18\x04 \x01(\x04\x12\x0e\n\x06\x66\x61iled\x18\x05 \x01(\x04\x32\x8f\x05\n\x0e\x44\x65\x63oderService\x12i\n\x12OpenDecoderSession\x12(.gumbelcast.v1.OpenDecoderSessionRequest\x1a).gumbelcast.v1.OpenDecoderSessionResponse\x12\x64\n\x0fReceiveMessages\x12%.gumbelcast.v1.ReceiveMessagesRequest\x1a&.gumbelcast.v1.ReceiveMessagesResponse(\x01\x30\x01\x12i\n\x12PutSideInformation\x12(.gumbelcast.v1.PutSideInformationRequest\x1a).gumbelcast.v1.PutSideInformationResponse\x12n\n\x13ReadReconstructions\x12).gumbelcast.v1.ReadReconstructionsRequest\x1a*.gumbelcast.v1.ReadReconstructionsResponse0\x01\x12l\n\x13\x43loseDecoderSession\x12).gumbelcast.v1.CloseDecoderSessionRequest\x1a*.gumbelcast.v1.CloseDecoderSessionResponse\x12\x63\n\x10GetDecoderStatus\x12&.gumbelcast.v1.GetDecoderStatusRequest\x1a\'.gumbelcast.v1.GetDecoderStatusResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,29 +37,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OPENDECODERSESSIONRESPONSE']._serialized_start=183
   _globals['_OPENDECODERSESSIONRESPONSE']._serialized_end=233
   _globals['_RECEIVEMESSAGESREQUEST']._serialized_start=235
-  _globals['_RECEIVEMESSAGESREQUEST']._serialized_end=314
-  _globals['_RECEIVEMESSAGESRESPONSE']._serialized_start=316
-  _globals['_RECEIVEMESSAGESRESPONSE']._serialized_end=412
-  _globals['_MESSAGEFAILURE']._serialized_start=414
-  _globals['_MESSAGEFAILURE']._serialized_end=463
-  _globals['_PUTSIDEINFORMATIONREQUEST']._serialized_start=465
-  _globals['_PUTSIDEINFORMATIONREQUEST']._serialized_end=588
-  _globals['_PUTSIDEINFORMATIONRESPONSE']._serialized_start=590
-  _globals['_PUTSIDEINFORMATIONRESPONSE']._serialized_end=632
-  _globals['_READRECONSTRUCTIONSREQUEST']._serialized_start=634
-  _globals['_READRECONSTRUCTIONSREQUEST']._serialized_end=724
-  _globals['_READRECONSTRUCTIONSRESPONSE']._serialized_start=727
-  _globals['_READRECONSTRUCTIONSRESPONSE']._serialized_end=891
-  _globals['_CLOSEDECODERSESSIONREQUEST']._serialized_start=893
-  _globals['_CLOSEDECODERSESSIONREQUEST']._serialized_end=945
-  _globals['_CLOSEDECODERSESSIONRESPONSE']._serialized_start=947
-  _globals['_CLOSEDECODERSESSIONRESPONSE']._serialized_end=976
-  _globals['_GETDECODERSTATUSREQUEST']._serialized_start=978
-  _globals['_GETDECODERSTATUSREQUEST']._serialized_end=1003
-  _globals['_GETDECODERSTATUSRESPONSE']._serialized_start=1006
-  _globals['_GETDECODERSTATUSRESPONSE']._serialized_end=1204
-  _globals['_DECODERSESSIONSTATUS']._serialized_start=1206
-  _globals['_DECODERSESSIONSTATUS']._serialized_end=1322
-  _globals['_DECODERSERVICE']._serialized_start=1325
-  _globals['_DECODERSERVICE']._serialized_end=1980
+  _globals['_RECEIVEMESSAGESREQUEST']._serialized_end=332
+  _globals['_RECEIVEMESSAGESRESPONSE']._serialized_start=334
+  _globals['_RECEIVEMESSAGESRESPONSE']._serialized_end=430
+  _globals['_MESSAGEFAILURE']._serialized_start=432
+  _globals['_MESSAGEFAILURE']._serialized_end=481
+  _globals['_PUTSIDEINFORMATIONREQUEST']._serialized_start=483
+  _globals['_PUTSIDEINFORMATIONREQUEST']._serialized_end=606
+  _globals['_PUTSIDEINFORMATIONRESPONSE']._serialized_start=608
+  _globals['_PUTSIDEINFORMATIONRESPONSE']._serialized_end=650
+  _globals['_READRECONSTRUCTIONSREQUEST']._serialized_start=652
+  _globals['_READRECONSTRUCTIONSREQUEST']._serialized_end=742
+  _globals['_READRECONSTRUCTIONSRESPONSE']._serialized_start=745
+  _globals['_READRECONSTRUCTIONSRESPONSE']._serialized_end=909
+  _globals['_CLOSEDECODERSESSIONREQUEST']._serialized_start=911
+  _globals['_CLOSEDECODERSESSIONREQUEST']._serialized_end=963
+  _globals['_CLOSEDECODERSESSIONRESPONSE']._serialized_start=965
+  _globals['_CLOSEDECODERSESSIONRESPONSE']._serialized_end=994
+  _globals['_GETDECODERSTATUSREQUEST']._serialized_start=996
+  _globals['_GETDECODERSTATUSREQUEST']._serialized_end=1021
+  _globals['_GETDECODERSTATUSRESPONSE']._serialized_start=1024
+  _globals['_GETDECODERSTATUSRESPONSE']._serialized_end=1222
+  _globals['_DECODERSESSIONSTATUS']._serialized_start=1224
+  _globals['_DECODERSESSIONSTATUS']._serialized_end=1340
+  _globals['_DECODERSERVICE']._serialized_start=1343
+  _globals['_DECODERSERVICE']._serialized_end=1998
 # @@protoc_insertion_point(module_scope)

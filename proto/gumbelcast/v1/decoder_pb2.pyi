@@ -24,14 +24,16 @@ class OpenDecoderSessionResponse(_message.Message):
     def __init__(self, next_message: _Optional[int] = ...) -> None: ...
 
 class ReceiveMessagesRequest(_message.Message):
-    __slots__ = ("first_message", "count", "payload")
+    __slots__ = ("first_message", "count", "payload", "checksum")
     FIRST_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     first_message: int
     count: int
     payload: bytes
-    def __init__(self, first_message: _Optional[int] = ..., count: _Optional[int] = ..., payload: _Optional[bytes] = ...) -> None: ...
+    checksum: int
+    def __init__(self, first_message: _Optional[int] = ..., count: _Optional[int] = ..., payload: _Optional[bytes] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class ReceiveMessagesResponse(_message.Message):
     __slots__ = ("next_message", "failures")

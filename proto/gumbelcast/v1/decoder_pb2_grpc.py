@@ -81,7 +81,7 @@ class DecoderServiceServicer(object):
     def ReceiveMessages(self, request_iterator, context):
         """Decodes message batches in order. The call's metadata names the session: key
         `gumbelcast-session-bin`, value the session's digest. A response acknowledges one batch and is sent
-        once its reconstructions are kept; a batch that is already decoded is acknowledged again.
+        once its reconstructions are kept; a batch that is already past is acknowledged again and not decoded.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from gumbelcast.v1 import session_pb2 as gumbelcast_dot_v1_dot_session__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bgumbelcast/v1/encoder.proto\x12\rgumbelcast.v1\x1a\x1bgumbelcast/v1/session.proto\"=\n\x12OpenSessionRequest\x12\'\n\x07session\x18\x01 \x01(\x0b\x32\x16.gumbelcast.v1.Session\"Z\n\x13OpenSessionResponse\x12\x14\n\x0cnext_message\x18\x01 \x01(\x04\x12-\n\x08\x64\x65\x63oders\x18\x02 \x03(\x0b\x32\x1b.gumbelcast.v1.DecoderState\"M\n\x0c\x44\x65\x63oderState\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\r\n\x05ready\x18\x03 \x01(\x08\x12\x0e\n\x06reason\x18\x04 \x01(\t\"f\n\rEncodeRequest\x12\x16\n\x0esession_digest\x18\x01 \x01(\x0c\x12\x15\n\rfirst_message\x18\x02 \x01(\x04\x12&\n\x07sources\x18\x03 \x01(\x0b\x32\x15.gumbelcast.v1.Tensor\"\x89\x01\n\x0e\x45ncodeResponse\x12\x15\n\rfirst_message\x18\x01 \x01(\x04\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x15\n\rpayload_bytes\x18\x03 \x01(\x04\x12\r\n\x05picks\x18\x04 \x03(\x04\x12+\n\ndeliveries\x18\x05 \x03(\x0b\x32\x17.gumbelcast.v1.Delivery\"?\n\x08\x44\x65livery\x12\r\n\x05index\x18\x01 \x01(\r\x12\x14\n\x0c\x61\x63knowledged\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\"-\n\x13\x43loseSessionRequest\x12\x16\n\x0esession_digest\x18\x01 \x01(\x0c\"\x16\n\x14\x43loseSessionResponse\"\x12\n\x10GetStatusRequest\"\xc6\x02\n\x11GetStatusResponse\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x14\n\x0cmodel_digest\x18\x02 \x01(\x0c\x12\x18\n\x10latent_dimension\x18\x03 \x01(\r\x12\x15\n\rpool_variance\x18\x04 \x01(\x01\x12\x14\n\x0csource_shape\x18\x05 \x03(\x04\x12\x19\n\x11\x64\x65\x63oder_addresses\x18\x06 \x03(\t\x12\x35\n\x08sessions\x18\x07 \x03(\x0b\x32#.gumbelcast.v1.EncoderSessionStatus\x12/\n\x08gaussian\x18\x08 \x01(\x0b\x32\x1d.gumbelcast.v1.GaussianSource\x12)\n\x08\x63odebook\x18\t \x01(\x0b\x32\x17.gumbelcast.v1.Codebook\x12\x0c\n\x04side\x18\n \x01(\t\"?\n\x0eGaussianSource\x12\x16\n\x0eprior_variance\x18\x01 \x01(\x01\x12\x15\n\rside_variance\x18\x02 \x01(\x01\"5\n\x08\x43odebook\x12\r\n\x05words\x18\x01 \x01(\x04\x12\x0c\n\x04\x62ins\x18\x02 \x01(\r\x12\x0c\n\x04list\x18\x03 \x01(\x08\"s\n\x14\x45ncoderSessionStatus\x12\x16\n\x0esession_digest\x18\x01 \x01(\x0c\x12\x14\n\x0cnext_message\x18\x02 \x01(\x04\x12-\n\x08\x64\x65\x63oders\x18\x03 \x03(\x0b\x32\x1b.gumbelcast.v1.DecoderState2\xda\x02\n\x0e\x45ncoderService\x12T\n\x0bOpenSession\x12!.gumbelcast.v1.OpenSessionRequest\x1a\".gumbelcast.v1.OpenSessionResponse\x12I\n\x06\x45ncode\x12\x1c.gumbelcast.v1.EncodeRequest\x1a\x1d.gumbelcast.v1.EncodeResponse(\x01\x30\x01\x12W\n\x0c\x43loseSession\x12\".gumbelcast.v1.CloseSessionRequest\x1a#.gumbelcast.v1.CloseSessionResponse\x12N\n\tGetStatus\x12\x1f.gumbelcast.v1.GetStatusRequest\x1a .gumbelcast.v1.GetStatusResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bgumbelcast/v1/encoder.proto\x12\rgumbelcast.v1\x1a\x1bgumbelcast/v1/session.proto\"=\n\x12OpenSessionRequest\x12\'\n\x07session\x18\x01 \x01(\x0b\x32\x16.gumbelcast.v1.Session\"Z\n\x13OpenSessionResponse\x12\x14\n\x0cnext_message\x18\x01 \x01(\x04\x12-\n\x08\x64\x65\x63oders\x18\x02 \x03(\x0b\x32\x1b.gumbelcast.v1.DecoderState\"p\n\x0c\x44\x65\x63oderState\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\r\n\x05ready\x18\x03 \x01(\x08\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x14\n\x0cnext_message\x18\x05 \x01(\x04\x12\x0b\n\x03lag\x18\x06 \x01(\x04\"f\n\rEncodeRequest\x12\x16\n\x0esession_digest\x18\x01 \x01(\x0c\x12\x15\n\rfirst_message\x18\x02 \x01(\x04\x12&\n\x07sources\x18\x03 \x01(\x0b\x32\x15.gumbelcast.v1.Tensor\"\\\n\x0e\x45ncodeResponse\x12\x15\n\rfirst_message\x18\x01 \x01(\x04\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x15\n\rpayload_bytes\x18\x03 \x01(\x04\x12\r\n\x05picks\x18\x04 \x03(\x04\"P\n\x14\x41waitDeliveryRequest\x12\x16\n\x0esession_digest\x18\x01 \x01(\x0c\x12\x0f\n\x07message\x18\x02 \x01(\x04\x12\x0f\n\x07seconds\x18\x03 \x01(\x01\"F\n\x15\x41waitDeliveryResponse\x12-\n\x08\x64\x65\x63oders\x18\x01 \x03(\x0b\x32\x1b.gumbelcast.v1.DecoderState\"-\n\x13\x43loseSessionRequest\x12\x16\n\x0esession_digest\x18\x01 \x01(\x0c\"\x16\n\x14\x43loseSessionResponse\"\x12\n\x10GetStatusRequest\"\xc6\x02\n\x11GetStatusResponse\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x14\n\x0cmodel_digest\x18\x02 \x01(\x0c\x12\x18\n\x10latent_dimension\x18\x03 \x01(\r\x12\x15\n\rpool_variance\x18\x04 \x01(\x01\x12\x14\n\x0csource_shape\x18\x05 \x03(\x04\x12\x19\n\x11\x64\x65\x63oder_addresses\x18\x06 \x03(\t\x12\x35\n\x08sessions\x18\x07 \x03(\x0b\x32#.gumbelcast.v1.EncoderSessionStatus\x12/\n\x08gaussian\x18\x08 \x01(\x0b\x32\x1d.gumbelcast.v1.GaussianSource\x12)\n\x08\x63odebook\x18\t \x01(\x0b\x32\x17.gumbelcast.v1.Codebook\x12\x0c\n\x04side\x18\n \x01(\t\"?\n\x0eGaussianSource\x12\x16\n\x0eprior_variance\x18\x01 \x01(\x01\x12\x15\n\rside_variance\x18\x02 \x01(\x01\"5\n\x08\x43odebook\x12\r\n\x05words\x18\x01 \x01(\x04\x12\x0c\n\x04\x62ins\x18\x02 \x01(\r\x12\x0c\n\x04list\x18\x03 \x01(\x08\"\x8b\x01\n\x14\x45ncoderSessionStatus\x12\x16\n\x0esession_digest\x18\x01 \x01(\x0c\x12\x14\n\x0cnext_message\x18\x02 \x01(\x04\x12-\n\x08\x64\x65\x63oders\x18\x03 \x03(\x0b\x32\x1b.gumbelcast.v1.DecoderState\x12\x16\n\x0eoldest_message\x18\x04 \x01(\x04\x32\xb6\x03\n\x0e\x45ncoderService\x12T\n\x0bOpenSession\x12!.gumbelcast.v1.OpenSessionRequest\x1a\".gumbelcast.v1.OpenSessionResponse\x12I\n\x06\x45ncode\x12\x1c.gumbelcast.v1.EncodeRequest\x1a\x1d.gumbelcast.v1.EncodeResponse(\x01\x30\x01\x12Z\n\rAwaitDelivery\x12#.gumbelcast.v1.AwaitDeliveryRequest\x1a$.gumbelcast.v1.AwaitDeliveryResponse\x12W\n\x0c\x43loseSession\x12\".gumbelcast.v1.CloseSessionRequest\x1a#.gumbelcast.v1.CloseSessionResponse\x12N\n\tGetStatus\x12\x1f.gumbelcast.v1.GetStatusRequest\x1a .gumbelcast.v1.GetStatusResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,27 +37,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OPENSESSIONRESPONSE']._serialized_start=138
   _globals['_OPENSESSIONRESPONSE']._serialized_end=228
   _globals['_DECODERSTATE']._serialized_start=230
-  _globals['_DECODERSTATE']._serialized_end=307
-  _globals['_ENCODEREQUEST']._serialized_start=309
-  _globals['_ENCODEREQUEST']._serialized_end=411
-  _globals['_ENCODERESPONSE']._serialized_start=414
-  _globals['_ENCODERESPONSE']._serialized_end=551
-  _globals['_DELIVERY']._serialized_start=553
-  _globals['_DELIVERY']._serialized_end=616
-  _globals['_CLOSESESSIONREQUEST']._serialized_start=618
-  _globals['_CLOSESESSIONREQUEST']._serialized_end=663
-  _globals['_CLOSESESSIONRESPONSE']._serialized_start=665
-  _globals['_CLOSESESSIONRESPONSE']._serialized_end=687
-  _globals['_GETSTATUSREQUEST']._serialized_start=689
-  _globals['_GETSTATUSREQUEST']._serialized_end=707
-  _globals['_GETSTATUSRESPONSE']._serialized_start=710
-  _globals['_GETSTATUSRESPONSE']._serialized_end=1036
-  _globals['_GAUSSIANSOURCE']._serialized_start=1038
-  _globals['_GAUSSIANSOURCE']._serialized_end=1101
-  _globals['_CODEBOOK']._serialized_start=1103
-  _globals['_CODEBOOK']._serialized_end=1156
-  _globals['_ENCODERSESSIONSTATUS']._serialized_start=1158
-  _globals['_ENCODERSESSIONSTATUS']._serialized_end=1273
-  _globals['_ENCODERSERVICE']._serialized_start=1276
-  _globals['_ENCODERSERVICE']._serialized_end=1622
+  _globals['_DECODERSTATE']._serialized_end=342
+  _globals['_ENCODEREQUEST']._serialized_start=344
+  _globals['_ENCODEREQUEST']._serialized_end=446
+  _globals['_ENCODERESPONSE']._serialized_start=448
+  _globals['_ENCODERESPONSE']._serialized_end=540
+  _globals['_AWAITDELIVERYREQUEST']._serialized_start=542
+  _globals['_AWAITDELIVERYREQUEST']._serialized_end=622
+  _globals['_AWAITDELIVERYRESPONSE']._serialized_start=624
+  _globals['_AWAITDELIVERYRESPONSE']._serialized_end=694
+  _globals['_CLOSESESSIONREQUEST']._serialized_start=696
+  _globals['_CLOSESESSIONREQUEST']._serialized_end=741
+  _globals['_CLOSESESSIONRESPONSE']._serialized_start=743
+  _globals['_CLOSESESSIONRESPONSE']._serialized_end=765
+  _globals['_GETSTATUSREQUEST']._serialized_start=767
+  _globals['_GETSTATUSREQUEST']._serialized_end=785
+  _globals['_GETSTATUSRESPONSE']._serialized_start=788
+  _globals['_GETSTATUSRESPONSE']._serialized_end=1114
+  _globals['_GAUSSIANSOURCE']._serialized_start=1116
+  _globals['_GAUSSIANSOURCE']._serialized_end=1179
+  _globals['_CODEBOOK']._serialized_start=1181
+  _globals['_CODEBOOK']._serialized_end=1234
+  _globals['_ENCODERSESSIONSTATUS']._serialized_start=1237
+  _globals['_ENCODERSESSIONSTATUS']._serialized_end=1376
+  _globals['_ENCODERSERVICE']._serialized_start=1379
+  _globals['_ENCODERSERVICE']._serialized_end=1817
 # @@protoc_insertion_point(module_scope)

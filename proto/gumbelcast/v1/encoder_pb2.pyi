@@ -22,16 +22,20 @@ class OpenSessionResponse(_message.Message):
     def __init__(self, next_message: _Optional[int] = ..., decoders: _Optional[_Iterable[_Union[DecoderState, _Mapping]]] = ...) -> None: ...
 
 class DecoderState(_message.Message):
-    __slots__ = ("index", "address", "ready", "reason")
+    __slots__ = ("index", "address", "ready", "reason", "next_message", "lag")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    NEXT_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
     index: int
     address: str
     ready: bool
     reason: str
-    def __init__(self, index: _Optional[int] = ..., address: _Optional[str] = ..., ready: bool = ..., reason: _Optional[str] = ...) -> None: ...
+    next_message: int
+    lag: int
+    def __init__(self, index: _Optional[int] = ..., address: _Optional[str] = ..., ready: bool = ..., reason: _Optional[str] = ..., next_message: _Optional[int] = ..., lag: _Optional[int] = ...) -> None: ...
 
 class EncodeRequest(_message.Message):
     __slots__ = ("session_digest", "first_message", "sources")
@@ -44,28 +48,32 @@ class EncodeRequest(_message.Message):
     def __init__(self, session_digest: _Optional[bytes] = ..., first_message: _Optional[int] = ..., sources: _Optional[_Union[_session_pb2.Tensor, _Mapping]] = ...) -> None: ...
 
 class EncodeResponse(_message.Message):
-    __slots__ = ("first_message", "count", "payload_bytes", "picks", "deliveries")
+    __slots__ = ("first_message", "count", "payload_bytes", "picks")
     FIRST_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_BYTES_FIELD_NUMBER: _ClassVar[int]
     PICKS_FIELD_NUMBER: _ClassVar[int]
-    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     first_message: int
     count: int
     payload_bytes: int
     picks: _containers.RepeatedScalarFieldContainer[int]
-    deliveries: _containers.RepeatedCompositeFieldContainer[Delivery]
-    def __init__(self, first_message: _Optional[int] = ..., count: _Optional[int] = ..., payload_bytes: _Optional[int] = ..., picks: _Optional[_Iterable[int]] = ..., deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ...) -> None: ...
+    def __init__(self, first_message: _Optional[int] = ..., count: _Optional[int] = ..., payload_bytes: _Optional[int] = ..., picks: _Optional[_Iterable[int]] = ...) -> None: ...
 
-class Delivery(_message.Message):
-    __slots__ = ("index", "acknowledged", "reason")
-    INDEX_FIELD_NUMBER: _ClassVar[int]
-    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
-    index: int
-    acknowledged: bool
-    reason: str
-    def __init__(self, index: _Optional[int] = ..., acknowledged: bool = ..., reason: _Optional[str] = ...) -> None: ...
+class AwaitDeliveryRequest(_message.Message):
+    __slots__ = ("session_digest", "message", "seconds")
+    SESSION_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    session_digest: bytes
+    message: int
+    seconds: float
+    def __init__(self, session_digest: _Optional[bytes] = ..., message: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
+
+class AwaitDeliveryResponse(_message.Message):
+    __slots__ = ("decoders",)
+    DECODERS_FIELD_NUMBER: _ClassVar[int]
+    decoders: _containers.RepeatedCompositeFieldContainer[DecoderState]
+    def __init__(self, decoders: _Optional[_Iterable[_Union[DecoderState, _Mapping]]] = ...) -> None: ...
 
 class CloseSessionRequest(_message.Message):
     __slots__ = ("session_digest",)
@@ -124,11 +132,13 @@ class Codebook(_message.Message):
     def __init__(self, words: _Optional[int] = ..., bins: _Optional[int] = ..., list: bool = ...) -> None: ...
 
 class EncoderSessionStatus(_message.Message):
-    __slots__ = ("session_digest", "next_message", "decoders")
+    __slots__ = ("session_digest", "next_message", "decoders", "oldest_message")
     SESSION_DIGEST_FIELD_NUMBER: _ClassVar[int]
     NEXT_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     DECODERS_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     session_digest: bytes
     next_message: int
     decoders: _containers.RepeatedCompositeFieldContainer[DecoderState]
-    def __init__(self, session_digest: _Optional[bytes] = ..., next_message: _Optional[int] = ..., decoders: _Optional[_Iterable[_Union[DecoderState, _Mapping]]] = ...) -> None: ...
+    oldest_message: int
+    def __init__(self, session_digest: _Optional[bytes] = ..., next_message: _Optional[int] = ..., decoders: _Optional[_Iterable[_Union[DecoderState, _Mapping]]] = ..., oldest_message: _Optional[int] = ...) -> None: ...

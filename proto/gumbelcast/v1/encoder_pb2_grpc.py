@@ -45,6 +45,11 @@ class EncoderServiceStub(object):
                 request_serializer=gumbelcast_dot_v1_dot_encoder__pb2.EncodeRequest.SerializeToString,
                 response_deserializer=gumbelcast_dot_v1_dot_encoder__pb2.EncodeResponse.FromString,
                 _registered_method=True)
+        self.AwaitDelivery = channel.unary_unary(
+                '/gumbelcast.v1.EncoderService/AwaitDelivery',
+                request_serializer=gumbelcast_dot_v1_dot_encoder__pb2.AwaitDeliveryRequest.SerializeToString,
+                response_deserializer=gumbelcast_dot_v1_dot_encoder__pb2.AwaitDeliveryResponse.FromString,
+                _registered_method=True)
         self.CloseSession = channel.unary_unary(
                 '/gumbelcast.v1.EncoderService/CloseSession',
                 request_serializer=gumbelcast_dot_v1_dot_encoder__pb2.CloseSessionRequest.SerializeToString,
@@ -70,15 +75,25 @@ class EncoderServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Encode(self, request_iterator, context):
-        """Encodes source batches in order. A response is sent once every decoder has acknowledged the batch or
-        has been given up.
+        """Encodes source batches in order. A response is sent once the batch is in the journal: it is accepted, and
+        every decoder will get it, however long that takes. A batch that comes again with the same number and the
+        same sources, because its response was lost, is answered again and not encoded again; a number is never
+        given to other sources.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AwaitDelivery(self, request, context):
+        """Waits until every decoder has acknowledged the messages before a number, is given up, or the time is over.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CloseSession(self, request, context):
-        """Closes a session here and at its decoders, and forgets it.
+        """Waits a bounded time for deliveries, then closes a session here and at its decoders. Only the number of its
+        next message stays: opened again, it goes on there.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -102,6 +117,11 @@ def add_EncoderServiceServicer_to_server(servicer, server):
                     servicer.Encode,
                     request_deserializer=gumbelcast_dot_v1_dot_encoder__pb2.EncodeRequest.FromString,
                     response_serializer=gumbelcast_dot_v1_dot_encoder__pb2.EncodeResponse.SerializeToString,
+            ),
+            'AwaitDelivery': grpc.unary_unary_rpc_method_handler(
+                    servicer.AwaitDelivery,
+                    request_deserializer=gumbelcast_dot_v1_dot_encoder__pb2.AwaitDeliveryRequest.FromString,
+                    response_serializer=gumbelcast_dot_v1_dot_encoder__pb2.AwaitDeliveryResponse.SerializeToString,
             ),
             'CloseSession': grpc.unary_unary_rpc_method_handler(
                     servicer.CloseSession,
@@ -169,6 +189,33 @@ class EncoderService(object):
             '/gumbelcast.v1.EncoderService/Encode',
             gumbelcast_dot_v1_dot_encoder__pb2.EncodeRequest.SerializeToString,
             gumbelcast_dot_v1_dot_encoder__pb2.EncodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AwaitDelivery(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gumbelcast.v1.EncoderService/AwaitDelivery',
+            gumbelcast_dot_v1_dot_encoder__pb2.AwaitDeliveryRequest.SerializeToString,
+            gumbelcast_dot_v1_dot_encoder__pb2.AwaitDeliveryResponse.FromString,
             options,
             channel_credentials,
             insecure,
