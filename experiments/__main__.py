@@ -1,4 +1,4 @@
-"""Command line: ``python -m experiments demo | gaussian | sweep | toy | bench | train`` (``gumbelcast``)."""
+"""Command line: ``python -m experiments demo | gaussian | sweep | toy | bench | chaos | train`` (``gumbelcast``)."""
 
 from __future__ import annotations
 
@@ -219,6 +219,38 @@ def bench(out: Out) -> None:
     report.print_table(title, measure.COLUMNS, [measure.row(cell) for cell in measured.cells])
     print("\n".join(measure.summary(measured)))
     print(f"wrote {path}")
+
+
+@app.command()
+def chaos(
+    out: Out,
+    seconds: Annotated[float, typer.Option(help="How long faults happen.")] = 60.0,
+    decoders: Annotated[int, typer.Option(help="K.")] = 3,
+    seed: Annotated[int, typer.Option(help="Seed of data, common randomness and faults.")] = 1,
+) -> None:
+    """Kill, stop and cut off services under load, and check that every accepted message is decoded once, and right."""
+    import grpc
+
+    from experiments import chaos as faults
+    from experiments.processes import ServiceFailed
+
+    # Stopped by SIGTERM, the services must be stopped as well.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    started = time.perf_counter()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        happened = faults.run_chaos(seconds, decoders, seed, print)
+        path = happened.write(out, configuration(started))
+    except (ValueError, OSError) as error:
+        fail(error, EXIT_INPUT)
+    except (ServiceFailed, RuntimeError) as error:
+        fail(error, EXIT_SERVICE)
+    except grpc.RpcError as error:
+        fail(f"{error.code().name}: {error.details()}", EXIT_SERVICE)
+    print("\n".join(happened.summary()))
+    print(f"wrote {path}")
+    if happened.lost or happened.duplicates or happened.wrong:
+        raise SystemExit(EXIT_SERVICE)
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ import contextlib
 import threading
 from collections.abc import Sequence
 from types import TracebackType
+from typing import Self
 
 _CHUNK = 2**16
 
@@ -31,7 +32,7 @@ class CountingRelays:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), daemon=True)
 
-    def __enter__(self) -> CountingRelays:
+    def __enter__(self) -> Self:
         self._thread.start()
         self._ready.wait()
         return self
@@ -46,16 +47,14 @@ class CountingRelays:
     async def _serve(self) -> None:
         connections: set[asyncio.Task[None]] = set()
         servers = []
-        for target in self._targets:
+        for link in range(len(self._targets)):
 
-            async def connected(
-                reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: str = target
-            ) -> None:
+            async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: int = link) -> None:
                 task = asyncio.current_task()
                 assert task is not None
                 connections.add(task)
                 try:
-                    await self._relay(reader, writer, target)
+                    await self._relay(reader, writer, link)
                 finally:
                     connections.discard(task)
 
@@ -68,16 +67,16 @@ class CountingRelays:
         # Each connection sees the stop and ends by itself; a cancelled one would be logged as a fault.
         await asyncio.gather(*connections)
 
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: str) -> None:
-        host, _, port = target.rpartition(":")
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: int) -> None:
+        host, _, port = self._targets[link].rpartition(":")
         try:
             target_reader, target_writer = await asyncio.open_connection(host, int(port))
         except OSError:
             writer.close()
             return
         ways = [
-            asyncio.create_task(self._pump(reader, target_writer, forward=True)),
-            asyncio.create_task(self._pump(target_reader, writer, forward=False)),
+            asyncio.create_task(self._pump(reader, target_writer, link, forward=True)),
+            asyncio.create_task(self._pump(target_reader, writer, link, forward=False)),
             asyncio.create_task(self._stop.wait()),
         ]
         try:
@@ -89,7 +88,12 @@ class CountingRelays:
             for open_writer in (writer, target_writer):
                 open_writer.close()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, forward: bool) -> None:
+    async def _pass(self, link: int) -> None:
+        """Before each piece of data of a link goes on; a network that fails takes its time here."""
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: int, *, forward: bool
+    ) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(_CHUNK):
                 # Counted before it goes on: whoever has seen an answer finds its bytes counted.
@@ -97,5 +101,6 @@ class CountingRelays:
                     self.forward += len(data)
                 else:
                     self.back += len(data)
+                await self._pass(link)
                 writer.write(data)
                 await writer.drain()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
 
 import pytest
 
+from experiments.fault_relay import FaultyRelays
 from experiments.relay import CountingRelays
 
 SECONDS = 30.0
@@ -122,3 +124,29 @@ def test_the_end_of_a_connection_is_passed_on(doubler: Doubler, caplog: pytest.L
     with pytest.raises(OSError, match="refused"):
         connect(relays.addresses[0])
     assert caplog.records == []
+
+
+def test_links_that_fail(doubler: Doubler) -> None:
+    """A cut ends the connections of one link, a delay holds its data back; the other link does not notice."""
+    with FaultyRelays([doubler.address, doubler.address]) as relays:
+        with connect(relays.addresses[0]) as first, connect(relays.addresses[1]) as second:
+            for connection in (first, second):
+                connection.sendall(b"a")
+                assert connection.recv(2, socket.MSG_WAITALL) == b"aa"
+            relays.delay(0, SECONDS)
+            first.sendall(b"b")
+            second.sendall(b"b")
+            assert second.recv(2, socket.MSG_WAITALL) == b"bb"
+            first.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                first.recv(1)
+            first.settimeout(SECONDS)
+            relays.cut(0)
+            with contextlib.suppress(ConnectionError):
+                assert first.recv(1) == b""
+            second.sendall(b"c")
+            assert second.recv(2, socket.MSG_WAITALL) == b"cc"
+        relays.delay(0, 0.0)
+        with connect(relays.addresses[0]) as again:
+            again.sendall(b"d")
+            assert again.recv(2, socket.MSG_WAITALL) == b"dd"
