@@ -12,10 +12,12 @@ from decoder.model import load_decoder_model
 from decoder.service import NAME, DecoderService
 from decoder.store import read_side_information
 from gumbelcast import program
+from gumbelcast.bind import BindError
 from gumbelcast.configuration import FROM_ENVIRONMENT, Config, PrintConfig, described
-from gumbelcast.options import Insecure, LogFormatOption, LogLevelOption, TlsCa, TlsCert, TlsKey
+from gumbelcast.metrics import Metrics
+from gumbelcast.options import Insecure, LogFormatOption, LogLevelOption, MetricsPort, TlsCa, TlsCert, TlsKey
 from gumbelcast.security import Security
-from gumbelcast.transport import BindError, run
+from gumbelcast.transport import run
 from gumbelcast.v1.decoder_pb2_grpc import add_DecoderServiceServicer_to_server
 from shared_rng import find_model, load_card
 
@@ -81,6 +83,7 @@ def serve(
             "reconstructions; repeat it. All by default."
         ),
     ] = None,
+    metrics_port: MetricsPort = None,
     log_level: LogLevelOption = program.LogLevel.info,
     log_format: LogFormatOption = program.LogFormat.text,
     config: Config = None,
@@ -91,22 +94,17 @@ def serve(
         print(*described(context), sep="\n")
         return
     program.set_up_logging("decoder", log_level, log_format)
-    try:
+    metrics = Metrics("decode")
+
+    def load() -> DecoderService:
         card = load_card(find_model(model)).with_variances(
             prior_variance=prior_variance, noise_variance=noise_variance, side_variance=side_variance
         )
         loaded = load_decoder_model(card)
         rows = None if side_information is None else read_side_information(side_information, loaded.side_shape)
-        seed = program.read_seed(seed_file)
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-        security = Security(tls_cert, tls_key, tls_ca, insecure=insecure)
-        security.require_service(bind, {"--allow-encoder": allow_encoder, "--allow-reader": allow_reader})
-    except (ValueError, OSError) as error:
-        program.fail(error, program.EXIT_INPUT)
-
-    async def main() -> None:
-        service = DecoderService(
+        return DecoderService(
             loaded,
             pre_shared_seed=seed,
             side_rows=rows,
@@ -114,13 +112,23 @@ def serve(
             start=start,
             encoders=allow_encoder or [],
             readers=allow_reader or [],
+            metrics=metrics,
         )
-        await run("decoder", bind, service, add_DecoderServiceServicer_to_server, [NAME], security)
+
+    async def build() -> DecoderService:
+        return await asyncio.to_thread(load)
 
     try:
-        asyncio.run(main())
+        seed = program.read_seed(seed_file)
+        security = Security(tls_cert, tls_key, tls_ca, insecure=insecure)
+        security.require_service(bind, {"--allow-encoder": allow_encoder, "--allow-reader": allow_reader})
+        register = add_DecoderServiceServicer_to_server
+        serving = run("decoder", bind, build, register, [NAME], metrics, metrics_port=metrics_port, security=security)
+        asyncio.run(serving)
     except BindError as error:
         program.fail(error, program.EXIT_BIND)
+    except (ValueError, OSError) as error:
+        program.fail(error, program.EXIT_INPUT)
 
 
 def main() -> None:

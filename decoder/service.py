@@ -17,6 +17,7 @@ from decoder.model import DecoderModel
 from decoder.output import Output
 from decoder.store import DecoderSession
 from gumbelcast import convert
+from gumbelcast.metrics import Metrics, Reading, timed
 from gumbelcast.security import Gate
 from gumbelcast.transport import SESSION_KEY, Service, refusing, refusing_stream, rows_per_batch, until
 from gumbelcast.v1 import decoder_pb2 as pb
@@ -45,6 +46,7 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
         start: int | None = None,
         encoders: Sequence[str] = (),
         readers: Sequence[str] = (),
+        metrics: Metrics | None = None,
     ) -> None:
         """Serve one model.
 
@@ -56,9 +58,12 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
             start: first message to decode, instead of the one after the last in ``out``.
             encoders: names of certificates that may send messages; without any, all may.
             readers: names of certificates that may put side information and read reconstructions; likewise.
+            metrics: what it counts.
         """
         sending = dict.fromkeys(("OpenDecoderSession", "ReceiveMessages", "CloseDecoderSession"), encoders)
-        super().__init__(Gate(sending | dict.fromkeys(("PutSideInformation", "ReadReconstructions"), readers)))
+        gate = Gate(sending | dict.fromkeys(("PutSideInformation", "ReadReconstructions"), readers))
+        super().__init__(gate, metrics or Metrics("decode"))
+        self.metrics.read = self._readings
         self._model = model
         self._seed = pre_shared_seed
         self._side_rows = side_rows
@@ -135,9 +140,14 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
         digest = dict(context.invocation_metadata() or ()).get(SESSION_KEY, b"")
         state = self._session(digest)
         async for request in until(self.stopping, requests):
-            failures = await self._work(
-                state.receive, request.first_message, request.count, request.payload, request.checksum
+            due = state.next_message
+            failures, seconds = await self._work(
+                timed, state.receive, request.first_message, request.count, request.payload, request.checksum
             )
+            if request.first_message >= due:
+                bits = state.session.bits
+                self.metrics.count(request.count - len(failures), bits, len(request.payload), seconds)
+                self.metrics.failed.inc(len(failures))
             for message, reason in failures.items():
                 fields = {"session": digest.hex()[:16], "message_number": message}
                 _log.warning("message %d: %s", message, reason, extra=fields)
@@ -186,6 +196,14 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
         """See ``decoder.proto``."""
         del self._sessions[self._session(request.session_digest).session.digest]
         return pb.CloseDecoderSessionResponse()
+
+    def _readings(self) -> list[Reading]:
+        """For the metrics; from another thread, so of a copy."""
+        positions = [((digest.hex()[:16],), float(s.next_message)) for digest, s in self._sessions.copy().items()]
+        return [
+            Reading("sessions", "Open sessions", (), [((), float(len(positions)))]),
+            Reading("next_message", "Number of the message that is due", ("session",), positions),
+        ]
 
     async def GetDecoderStatus(self, request: pb.GetDecoderStatusRequest, context: Any) -> pb.GetDecoderStatusResponse:
         """See ``decoder.proto``."""

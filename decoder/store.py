@@ -14,7 +14,11 @@ from decoder.model import Floats
 from decoder.output import OUTPUT_TYPE, Output
 from decoder.rows import Rows
 from gumbelcast.checksum import batch_checksum
+from gumbelcast.transport import MAX_BATCH
 from shared_rng import CodecError, MissingSideInformation, SequenceError, Session, checked_batch, load_npy
+
+MAX_SIDE_BYTES = 2**28
+"""Side information of one session that is held for messages to come."""
 
 
 class BatchDamaged(CodecError):
@@ -78,6 +82,9 @@ class DecoderSession:
             raise SequenceError("first_message of side information", first_message, f"{self.next_message} or later")
         checked = checked_batch("side information", rows, self.decoder.model.side_shape, first_message)
         self._put.drop(0, self.next_message)
+        size = (len(self._put) + len(checked)) * checked[0].nbytes
+        if size > MAX_SIDE_BYTES:
+            raise CodecError("side information", f"{size} bytes with what is held", f"at most {MAX_SIDE_BYTES}")
         self._put.put(first_message, checked)
         return len(self._put)
 
@@ -92,8 +99,8 @@ class DecoderSession:
             MissingSideInformation: there is none for a message of the batch.
             CodecError: the payload's length does not belong to the count, or the side information is bad.
         """
-        if count < 1:
-            raise CodecError("count", count, "at least 1")
+        if not 1 <= count <= MAX_BATCH:
+            raise CodecError("count", count, f"1 … {MAX_BATCH}")
         own = batch_checksum(self.session.digest, first_message, count, payload)
         if checksum != own:
             raise BatchDamaged(f"checksum of the batch of message {first_message}", f"{checksum:08x}", f"{own:08x}")

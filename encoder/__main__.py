@@ -16,15 +16,17 @@ from encoder.client import EncoderClient, Pool
 from encoder.estimate import estimate as estimate_variances
 from encoder.files import read_sources
 from encoder.journal import MEMORY_BYTES, Journal, Retention
-from encoder.model import load_encoder_model
-from encoder.service import MAX_BATCH, NAME, EncoderService
+from encoder.model import EncoderModel, load_encoder_model
+from encoder.service import NAME, EncoderService
 from gumbelcast import program
+from gumbelcast.bind import BindError
 from gumbelcast.configuration import FROM_ENVIRONMENT, Config, PrintConfig, described
-from gumbelcast.options import Insecure, LogFormatOption, LogLevelOption, TlsCa, TlsCert, TlsKey
+from gumbelcast.metrics import Metrics
+from gumbelcast.options import Insecure, LogFormatOption, LogLevelOption, MetricsPort, TlsCa, TlsCert, TlsKey
 from gumbelcast.security import Security
-from gumbelcast.transport import BindError, run
+from gumbelcast.transport import MAX_BATCH, run
 from gumbelcast.v1.encoder_pb2_grpc import add_EncoderServiceServicer_to_server
-from shared_rng import Binning, CodecError, Coupling, find_model, load_card
+from shared_rng import Binning, Coupling, find_model, load_card
 
 log = logging.getLogger("gumbelcast.encoder")
 app = typer.Typer(
@@ -81,6 +83,7 @@ def serve(
             help="Name (SAN) in the certificate of a client that may send sources; repeat it. All by default."
         ),
     ] = None,
+    metrics_port: MetricsPort = None,
     log_level: LogLevelOption = program.LogLevel.info,
     log_format: LogFormatOption = program.LogFormat.text,
     config: Config = None,
@@ -91,30 +94,26 @@ def serve(
         print(*described(context), sep="\n")
         return
     program.set_up_logging("encoder", log_level, log_format)
-    try:
+    metrics = Metrics("encode")
+
+    def load() -> tuple[EncoderModel, Journal]:
         card = load_card(find_model(model)).with_variances(
             prior_variance=prior_variance, noise_variance=noise_variance, side_variance=side_variance
         )
         loaded = load_encoder_model(card)
-        seed = program.read_seed(seed_file)
-        security = Security(tls_cert, tls_key, tls_ca, insecure=insecure)
-        security.require_service(bind, {"--allow-client": allow_client})
-        for address in decoder:
-            security.require("--decoder", address)
         size = MEMORY_BYTES if journal is None else None
         retention = Retention(
             size if journal_mib is None else round(journal_mib * 2**20),
             None if journal_hours is None else journal_hours * 3600.0,
         )
-        opened = Journal(journal, retention)
-    except (ValueError, OSError) as error:
-        program.fail(error, program.EXIT_INPUT)
-    if journal is None:
-        log.warning("journal in memory: messages that are not delivered end with this process; --journal keeps them")
-    else:
-        log.info("journal %s", journal)
+        return loaded, Journal(journal, retention)
 
-    async def main() -> None:
+    async def build() -> EncoderService:
+        loaded, opened = await asyncio.to_thread(load)
+        if journal is None:
+            log.warning("journal in memory: what is not delivered ends with this process; --journal keeps it")
+        else:
+            log.info("journal %s", journal)
         service = EncoderService(
             loaded,
             decoder,
@@ -124,16 +123,24 @@ def serve(
             pre_shared_seed=seed,
             security=security,
             clients=allow_client or [],
+            metrics=metrics,
         )
         await service.begin()
-        await run("encoder", bind, service, add_EncoderServiceServicer_to_server, [NAME], security)
+        return service
 
     try:
-        asyncio.run(main())
-    except CodecError as error:
-        program.fail(error, program.EXIT_INPUT)
+        seed = program.read_seed(seed_file)
+        security = Security(tls_cert, tls_key, tls_ca, insecure=insecure)
+        security.require_service(bind, {"--allow-client": allow_client})
+        for address in decoder:
+            security.require("--decoder", address)
+        register = add_EncoderServiceServicer_to_server
+        serving = run("encoder", bind, build, register, [NAME], metrics, metrics_port=metrics_port, security=security)
+        asyncio.run(serving)
     except BindError as error:
         program.fail(error, program.EXIT_BIND)
+    except (ValueError, OSError) as error:
+        program.fail(error, program.EXIT_INPUT)
 
 
 @app.command()

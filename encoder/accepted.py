@@ -42,6 +42,11 @@ class JournalWriter:
         self._task: asyncio.Task[None] | None = None
         self._closing = False
 
+    @property
+    def waiting(self) -> int:
+        """Batches that are not committed yet."""
+        return len(self._waiting)
+
     def start(self) -> None:
         """Begin to commit; within an event loop."""
         self._task = asyncio.create_task(self._run(), name="journal")

@@ -27,6 +27,8 @@ WINDOW = 4
 RETRY_SECONDS = 2.0
 """Pause between attempts to reach a decoder that was given up."""
 
+_DISTRUST_SECONDS = 60.0
+"""Longest pause where one side does not trust the other: it doubles up to here."""
 _RECONNECT_SECONDS = 0.1
 _MAX_LOSSES = 5
 """Connections lost one after another without an acknowledgement before a decoder is given up."""
@@ -48,6 +50,10 @@ class DecoderRefused(Exception):
     """A decoder answered, and said no."""
 
 
+class DecoderDistrusts(DecoderRefused):
+    """A decoder does not let this encoder in, or this encoder does not trust it."""
+
+
 class DecoderLost(Exception):
     """A decoder does not answer."""
 
@@ -58,7 +64,8 @@ class DecoderLink:
     The link asks the decoder which message it waits for, and goes on from there: with the newest batches from
     memory, with older ones from the journal, of which it holds a bounded number. A lost decoder is tried again at
     once for ``patience`` seconds; after that, or when it refuses, it is given up, and asked again every two
-    seconds. Nobody waits for it: the journal keeps what it lacks.
+    seconds, or ever more rarely where one side does not trust the other. Nobody waits for it: the journal keeps what
+    it lacks.
 
     Attributes:
         ready: whether the decoder holds the session and takes batches.
@@ -140,12 +147,12 @@ class DecoderLink:
         """Learn what gRPC would not tell, and take certificates that changed since the last connection.
 
         Raises:
-            DecoderRefused: one side does not trust the other.
+            DecoderDistrusts: one side does not trust the other.
         """
         try:
             await asyncio.to_thread(require_trust, "decoder", self.address, self._security)
         except NotTrusted as error:
-            raise DecoderRefused(str(error)) from error
+            raise DecoderDistrusts(str(error)) from error
         if self._security.material() is not self._material:
             self._material = self._security.material()
             await self._channel.close()
@@ -164,9 +171,11 @@ class DecoderLink:
         return int(response.next_message)
 
     async def _run(self, accepted: Accepted) -> None:
+        pause = RETRY_SECONDS
         while True:
             try:
                 await self._connect(accepted)
+                pause = RETRY_SECONDS
                 await self._stream(accepted)
             except DecoderLost as error:
                 self._losses += 1
@@ -174,12 +183,15 @@ class DecoderLink:
                     _log.warning("%s: %s; trying again for %.0f s", self, error, self._patience)
                 else:
                     self._give_up(str(error))
+            except DecoderDistrusts as error:
+                self._give_up(str(error), answered=True)
+                pause = min(2 * pause, _DISTRUST_SECONDS)
             except DecoderRefused as error:
                 self._give_up(str(error), answered=True)
             except CodecError as error:
                 self._give_up(f"{error.status}: {error}", answered=True)
             self.ready = False
-            await asyncio.sleep(RETRY_SECONDS if self._given_up else _RECONNECT_SECONDS)
+            await asyncio.sleep(pause if self._given_up else _RECONNECT_SECONDS)
 
     async def _connect(self, accepted: Accepted) -> None:
         """Learn from the decoder which message is due."""
@@ -280,7 +292,8 @@ def _explain(error: grpc.aio.AioRpcError, seconds: float) -> DecoderLost | Decod
         return DecoderLost(f"no answer within {seconds:g} s")
     if error.code() in _CONNECTION_LOST:
         return DecoderLost(f"no connection ({error.details()})")
-    return DecoderRefused(f"refused, {error.code().name}: {error.details()}")
+    kind = DecoderDistrusts if error.code() is grpc.StatusCode.PERMISSION_DENIED else DecoderRefused
+    return kind(f"refused, {error.code().name}: {error.details()}")
 
 
 def _read(call: _Stream) -> asyncio.Future[Any]:

@@ -20,8 +20,9 @@ from encoder.gaussian import GaussianEncoderModel
 from encoder.journal import Batch, Journal
 from encoder.model import AlphabetModel, EncoderModel, Floats
 from gumbelcast import convert
-from gumbelcast.security import PLAIN, Gate, Security
-from gumbelcast.transport import Service, refusing, refusing_stream, until
+from gumbelcast.metrics import Metrics, Reading, timed
+from gumbelcast.security import PLAIN, Gate, Security, TooMany, client_of
+from gumbelcast.transport import MAX_BATCH, Service, refusing, refusing_stream, until
 from gumbelcast.v1 import encoder_pb2 as pb
 from gumbelcast.v1 import encoder_pb2_grpc
 from gumbelcast.v1.session_pb2 import Session as WireSession
@@ -30,8 +31,10 @@ from shared_rng import CodecError, SequenceError, Session, SessionMismatch, pack
 from shared_rng.session import PROTOCOL_VERSION
 
 NAME = pb.DESCRIPTOR.services_by_name["EncoderService"].full_name
-MAX_BATCH = 4096
-"""Messages a batch; more would outlast the time in which a decoder must acknowledge one."""
+MAX_SESSIONS = 256
+"""Open sessions."""
+MAX_CLIENT_SESSIONS = 64
+"""Thereof of one client."""
 
 MAX_WAIT_SECONDS = 600.0
 """Bound on one wait for deliveries."""
@@ -121,6 +124,7 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
         pre_shared_seed: int | None = None,
         security: Security = PLAIN,
         clients: Sequence[str] = (),
+        metrics: Metrics | None = None,
     ) -> None:
         """Serve one model to some decoders.
 
@@ -133,8 +137,11 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
             pre_shared_seed: what sessions are opened with where their seed does not travel.
             security: of the links to the decoders.
             clients: names of certificates that may feed this encoder; without any, all may.
+            metrics: what it counts.
         """
-        super().__init__(Gate(dict.fromkeys(("OpenSession", "Encode", "AwaitDelivery", "CloseSession"), clients)))
+        gate = Gate(dict.fromkeys(("OpenSession", "Encode", "AwaitDelivery", "CloseSession"), clients))
+        super().__init__(gate, metrics or Metrics("encode"))
+        self.metrics.read = self._readings
         self._model = model
         self._addresses = list(decoder_addresses)
         self._patience = patience
@@ -142,6 +149,7 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
         self._seed = pre_shared_seed
         self._security = security
         self._sessions: dict[bytes, EncoderSession] = {}
+        self._owners: dict[bytes, str] = {}
         self._opening: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encode")
         self._journal = JournalWriter(journal)
@@ -214,11 +222,20 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
         async with self._opening.setdefault(session.digest, asyncio.Lock()):
             state = self._sessions.get(session.digest)
             if state is None:
+                owner = client_of(context)
+                self._require_room(owner)
                 state = await self._open(session, request.session, encoder, context)
                 self._sessions[session.digest] = state
+                self._owners[session.digest] = owner
                 name = session.digest.hex()[:16]
                 _log.info("session %s open with %d decoders", name, session.decoders, extra={"session": name})
         return pb.OpenSessionResponse(next_message=state.accepted.next_message, decoders=state.states())
+
+    def _require_room(self, owner: str) -> None:
+        if len(self._sessions) >= MAX_SESSIONS:
+            raise TooMany(f"open sessions: got one more, expected at most {MAX_SESSIONS}: close one first")
+        if sum(self._owners.get(digest) == owner for digest in self._sessions) >= MAX_CLIENT_SESSIONS:
+            raise TooMany(f"open sessions of {owner}: got one more, expected at most {MAX_CLIENT_SESSIONS}")
 
     async def _open(self, session: Session, wire: WireSession, encoder: Encoder, context: Any) -> EncoderSession:
         """Begin a session, or go on with one that was closed."""
@@ -283,7 +300,9 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
                 return _future(_again(state, first, count))
             if first != due:
                 raise SequenceError("first_message", first, due)
-            encoded = await self._work(state.encoder.encode, sources, first)
+            encoded, seconds = await self._work(timed, state.encoder.encode, sources, first)
+            bits = state.encoder.session.bits
+            self.metrics.count(len(encoded.labels), bits, len(encoded.payload), seconds)
             batch = Batch.of(state.accepted.stored.digest, first, len(encoded.labels), encoded.payload)
             kept = state.accepted.append(batch, source)
         return _future(_answer(kept, encoded))
@@ -307,11 +326,26 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
         async with state.order:
             self._require_open(state)
             del self._sessions[request.session_digest]
+            self._owners.pop(request.session_digest, None)
             await self._journal.forget(state.accepted)
         for lacking in (link for link in state.links if link.position < state.accepted.committed):
             _log.warning("%s: closed without messages from %d on", lacking, lacking.position)
         await asyncio.gather(*(link.close(forget=True) for link in state.links))
         return pb.CloseSessionResponse()
+
+    def _readings(self) -> list[Reading]:
+        """For the metrics; from another thread, so of a copy."""
+        states = [(digest.hex()[:16], decoder) for digest, s in self._sessions.copy().items() for decoder in s.states()]
+        names = "session", "decoder"
+        lags = [((name, str(decoder.index)), float(decoder.lag)) for name, decoder in states]
+        ready = [((name, str(decoder.index)), float(decoder.ready)) for name, decoder in states]
+        waiting = float(self._journal.waiting)
+        return [
+            Reading("sessions", "Open sessions", (), [((), float(len(self._sessions)))]),
+            Reading("journal_queue_batches", "Batches that wait to be accepted", (), [((), waiting)]),
+            Reading("lag_messages", "Accepted messages that a decoder has not acknowledged", names, lags),
+            Reading("decoder_ready", "1 while a decoder takes batches", names, ready),
+        ]
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Any) -> pb.GetStatusResponse:
         """See ``encoder.proto``."""

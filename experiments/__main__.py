@@ -15,7 +15,9 @@ import typer
 
 from experiments import image_commands
 from experiments.run_configuration import configuration, values
+from gumbelcast.options import Insecure, TlsCa, TlsCert, TlsKey
 from gumbelcast.program import EXIT_INPUT, fail
+from gumbelcast.security import Security
 
 if TYPE_CHECKING:
     from experiments.results import Record
@@ -195,6 +197,29 @@ def toy(out: Out) -> None:
     title = f"Means over {PAIRS} random pairs, {LETTERS} letters"
     report.print_table(title, report.TOY_COLUMNS, [report.toy_row(record) for record in records])
     print(f"results.json and toy.png are in {out}")
+
+
+@app.command()
+def status(
+    services: Annotated[list[str], typer.Argument(help="host:port of encoders and decoders.")],
+    seconds: Annotated[float, typer.Option(min=0.0, help="Time over which the rate is measured.")] = 1.0,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_ca: TlsCa = None,
+    insecure: Insecure = False,
+) -> None:
+    """Show sessions, positions, lags, rates and errors of running services; exit code 5 if one is not serving."""
+    from experiments import report
+    from experiments.status import COLUMNS, status_rows
+
+    try:
+        rows, notes, serving = status_rows(services, Security(tls_cert, tls_key, tls_ca, insecure=insecure), seconds)
+    except (ValueError, OSError) as error:
+        fail(error, EXIT_INPUT)
+    report.print_table("Services", COLUMNS, rows)
+    print(*notes, sep="\n", end="\n" if notes else "")
+    if not serving:
+        sys.exit(EXIT_SERVICE)
 
 
 @app.command()

@@ -21,3 +21,7 @@ TlsCa = Annotated[
 Insecure = Annotated[bool, typer.Option("--insecure", help="Plain text beyond loopback, for anyone on the network.")]
 LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="How much to log.")]
 LogFormatOption = Annotated[LogFormat, typer.Option("--log-format", help="Lines of text, or of JSON.")]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(min=0, max=65535, help="Port for Prometheus (/metrics) and probes (/ready, /live), in plain HTTP."),
+]

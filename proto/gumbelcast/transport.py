@@ -7,7 +7,6 @@ import contextlib
 import functools
 import logging
 import signal
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -16,10 +15,15 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from gumbelcast.bind import BindError, check_free
+from gumbelcast.metrics import Metrics, MetricsServer
 from gumbelcast.security import CALLS_A_CLIENT, PLAIN, Gate, NotLetIn, Security, client_of, is_loopback
 
 MESSAGE_LIMIT = 4 * 2**20
 """gRPC's default limit on one received message, in bytes; batches are split below it."""
+
+MAX_BATCH = 4096
+"""Messages a batch; more would outlast the time in which a decoder must acknowledge one."""
 
 SESSION_KEY = "gumbelcast-session-bin"
 """Metadata key that names the session of a message stream."""
@@ -36,29 +40,6 @@ STOP_SECONDS = 30.0
 _LAST_SECONDS = 0.5
 
 _log = logging.getLogger("gumbelcast")
-
-
-class BindError(Exception):
-    """The address cannot be bound."""
-
-
-def check_free(bind: str) -> None:
-    """Bind an address for a moment: the system's reason is clearer than gRPC's, which logs lines of its own.
-
-    Raises:
-        BindError: ``bind`` is no ``host:port``, or it cannot be bound.
-    """
-    host, _, port = bind.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise BindError(f"bind: got {bind!r}, expected host:port with a port in 0 … 65535")
-    try:
-        name = host.strip("[]")
-        family, kind, number, _, address = socket.getaddrinfo(name, int(port), type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, number) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-    except OSError as error:
-        raise BindError(f"cannot bind {bind}: {error.strerror or error}") from error
 
 
 def _channel_options(address: str) -> list[tuple[str, Any]]:
@@ -119,7 +100,7 @@ def refusing(error_type: type[ValueError]) -> Callable[[Callable[..., Any]], Cal
                     with self.gate.admit(handler.__name__, context):
                         return await handler(self, request, context)
                 except ValueError as error:
-                    await refuse(context, error, error_type)
+                    await self.refuse(context, error, error_type)
 
         return wrapped
 
@@ -139,21 +120,11 @@ def refusing_stream(error_type: type[ValueError]) -> Callable[[Callable[..., Any
                             async for response in responses:
                                 yield response
                 except ValueError as error:
-                    await refuse(context, error, error_type)
+                    await self.refuse(context, error, error_type)
 
         return wrapped
 
     return decorate
-
-
-async def refuse(context: Any, error: ValueError, error_type: type[ValueError]) -> NoReturn:
-    """End a call with the status that belongs to bad input."""
-    known = isinstance(error, error_type | NotLetIn)
-    name = getattr(error, "status", "INVALID_ARGUMENT") if known else "INVALID_ARGUMENT"
-    client = client_of(context)
-    _log.warning("refused %s: %s", client, error, extra={"client": client})
-    await context.abort(grpc.StatusCode[name], str(error))
-    raise AssertionError("abort returned") from error
 
 
 async def until(stopping: asyncio.Event, items: AsyncIterator[Any]) -> AsyncIterator[Any]:
@@ -184,8 +155,9 @@ async def _next(iterator: AsyncIterator[Any]) -> Any:
 class Service:
     """Base of a service: lets calls in, and knows which are running, so that stopping can wait for them alone."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, metrics: Metrics) -> None:
         self.gate = gate
+        self.metrics = metrics
         self.stopping = asyncio.Event()
         """Set first when the service stops: streams end after the batch in flight."""
         self._running = 0
@@ -204,6 +176,16 @@ class Service:
             if self._running == 0:
                 self._idle.set()
 
+    async def refuse(self, context: Any, error: ValueError, error_type: type[ValueError]) -> NoReturn:
+        """End a call with the status that belongs to bad input."""
+        known = isinstance(error, error_type | NotLetIn)
+        name = getattr(error, "status", "INVALID_ARGUMENT") if known else "INVALID_ARGUMENT"
+        client = client_of(context)
+        self.metrics.refused.labels(name).inc()
+        _log.warning("refused %s: %s", client, error, extra={"client": client})
+        await context.abort(grpc.StatusCode[name], str(error))
+        raise AssertionError("abort returned") from error
+
     async def idle(self) -> None:
         """Wait until no call is running."""
         await self._idle.wait()
@@ -212,32 +194,54 @@ class Service:
         """Release everything; called once no call is running."""
 
 
+class _Waiting(grpc.aio.ServerInterceptor):
+    """Holds calls of our services back until there is a service; health and reflection answer meanwhile."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.ready = asyncio.Event()
+        self._prefixes = tuple(f"/{name}/" for name in names)
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
+        """See gRPC."""
+        if handler_call_details.method.startswith(self._prefixes):
+            await self.ready.wait()
+        return await continuation(handler_call_details)
+
+
 async def run(
     program: str,
     bind: str,
-    service: Service,
+    build: Callable[[], Awaitable[Service]],
     register: Callable[[Any, Any], None],
     names: Sequence[str],
+    metrics: Metrics,
+    *,
+    metrics_port: int | None = None,
     security: Security = PLAIN,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then let what is in flight finish.
 
-    Prints one line ``READY <program> <host>:<port>`` on standard output once calls are answered.
+    Health is NOT_SERVING until the service is built, and calls wait for it. Prints one line
+    ``READY <program> <host>:<port>`` on standard output once they are answered.
 
     Args:
         program: for the readiness line.
         bind: ``host:port``; port 0 takes a free one.
-        service: its ``stopping`` event is set first, so that streams end after the batch in flight.
+        build: makes the service, and lets the event loop run while that takes long; its ``stopping`` event is set
+            first at the end, so that streams end after the batch in flight.
         register: the generated function that adds the service to a server.
         names: full names of the services, for health and reflection.
+        metrics: of the service.
+        metrics_port: port for them on the host of ``bind``, or None.
         security: of its links.
 
     Raises:
         BindError: the address cannot be bound.
     """
+    waiting = _Waiting(names)
     # Without so_reuseport 0, two servers would bind one port without a word.
-    server = grpc.aio.server(options=[("grpc.so_reuseport", 0), ("grpc.max_concurrent_streams", CALLS_A_CLIENT)])
-    register(service, server)
+    options = [("grpc.so_reuseport", 0), ("grpc.max_concurrent_streams", CALLS_A_CLIENT)]
+    server = grpc.aio.server(interceptors=[waiting], options=options)
     state = health.aio.HealthServicer()  # type: ignore[attr-defined]
     health_pb2_grpc.add_HealthServicer_to_server(state, server)
     reflection.enable_server_reflection((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
@@ -249,25 +253,41 @@ async def run(
             port = server.add_insecure_port(bind)
     except RuntimeError as error:
         raise BindError(f"cannot bind {bind}: {error}") from error
-    await server.start()
-    for name in ("", *names):
-        await state.set(name, health_pb2.HealthCheckResponse.SERVING)
+    host = bind.rpartition(":")[0]
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    address = f"{bind.rpartition(':')[0]}:{port}"
-    print(f"READY {program} {address}", flush=True)
-    _log.log(logging.WARNING if security.insecure else logging.INFO, "serving on %s: %s", address, security.describe())
-    await stop.wait()
-    _log.info("stopping; batches in flight finish first")
-    await state.enter_graceful_shutdown()
-    service.stopping.set()
-    try:
-        await asyncio.wait_for(service.idle(), STOP_SECONDS)
-    except TimeoutError:
-        _log.warning("calls still run after %.0f s; they are cut off", STOP_SECONDS)
-    # Whatever is left now are watchers of the health service, which never end by themselves.
-    await server.stop(_LAST_SECONDS)
-    await service.close()
+    for name in ("", *names):
+        await state.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
+    with contextlib.ExitStack() as stack:
+        if metrics_port is not None:
+            stack.callback(MetricsServer(metrics, host, metrics_port).close)
+        await server.start()
+        try:
+            service = await build()
+        except BaseException:
+            await server.stop(None)
+            raise
+        register(service, server)
+        waiting.ready.set()
+        metrics.ready.set(1)
+        for name in ("", *names):
+            await state.set(name, health_pb2.HealthCheckResponse.SERVING)
+        address = f"{host}:{port}"
+        print(f"READY {program} {address}", flush=True)
+        level = logging.WARNING if security.insecure else logging.INFO
+        _log.log(level, "serving on %s: %s", address, security.describe())
+        await stop.wait()
+        _log.info("stopping; batches in flight finish first")
+        metrics.ready.set(0)
+        await state.enter_graceful_shutdown()
+        service.stopping.set()
+        try:
+            await asyncio.wait_for(service.idle(), STOP_SECONDS)
+        except TimeoutError:
+            _log.warning("calls still run after %.0f s; they are cut off", STOP_SECONDS)
+        # Whatever is left now are watchers of the health service, which never end by themselves.
+        await server.stop(_LAST_SECONDS)
+        await service.close()
     _log.info("stopped")

@@ -196,8 +196,9 @@ def test_put_refused(first: int, rows: Any, kind: type[CodecError], operand: str
 RECEIVE_ERRORS: list[tuple[int, int, bytes, type[CodecError], str, str]] = [
     (1, 2, bytes(1), SequenceError, "first_message", "2"),
     (3, 2, bytes(1), SequenceError, "first_message", "2"),
-    (2, 0, b"", CodecError, "count", "at least 1"),
-    (2, -1, b"", CodecError, "count", "at least 1"),
+    (2, 0, b"", CodecError, "count", "1 … 4096"),
+    (2, -1, b"", CodecError, "count", "1 … 4096"),
+    (2, 4097, b"", CodecError, "count", "1 … 4096"),
     (2, 5, bytes(2), MissingSideInformation, "message 6", "one row"),
     (2, 3, bytes(1), CodecError, "packed messages", "2 bytes"),
     (2, 3, b"\0\1", CodecError, "packed messages", "zero padding"),

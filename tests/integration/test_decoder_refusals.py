@@ -128,7 +128,8 @@ def padded(world: World) -> bytes:
 CASES: dict[str, tuple[Callable[[World], Any], grpc.StatusCode, tuple[str, ...]]] = {
     "gap": (lambda w: w.receive(5, 3, w.encoded(5, 3).payload), SEQUENCE, ("first_message: got 5", "expected 4")),
     "overlap": (lambda w: w.receive(3, 4, good(w)), SEQUENCE, ("first_message: got 3", "expected 4")),
-    "no message": (lambda w: w.receive(4, 0, b""), INVALID, ("count: got 0", "at least 1")),
+    "no message": (lambda w: w.receive(4, 0, b""), INVALID, ("count: got 0", "1 … 4096")),
+    "too many": (lambda w: w.receive(4, 2**31, b""), INVALID, ("count: got 2147483648", "1 … 4096")),
     "short payload": (lambda w: w.receive(4, 4, good(w)[:-1]), INVALID, ("got 1 bytes", "2 bytes for 4 of 3 bits")),
     "long payload": (lambda w: w.receive(4, 4, good(w) + b"\0"), INVALID, ("got 3 bytes", "2 bytes for 4 of 3 bits")),
     "set padding": (lambda w: w.receive(4, 3, padded(w)), INVALID, ("padding bits that are set", "zero padding")),
