@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OLDEST := .venv-oldest
 
-.PHONY: demo test test-oldest lint types unit proto clean
+.PHONY: demo test test-oldest fuzz lint types unit proto clean
 
 demo: $(STAMP)
 	$(BIN)/python -m experiments demo --out runs/demo
@@ -29,6 +29,10 @@ test-oldest:
 	$(OLDEST)/bin/python -m pip install --quiet --requirement tests/oldest.txt
 	PYTHONPATH=.:proto $(OLDEST)/bin/python -m pytest -p no:cacheprovider tests/test_golden_messages.py tests/shared_rng \
 		tests/encoder tests/decoder tests/integration/test_equivalence.py tests/integration/test_service_options.py
+
+# Other examples every time, for longer than in `make test`.
+fuzz: $(STAMP)
+	GUMBELCAST_FUZZ_EXAMPLES=$(or $(EXAMPLES),2000) $(BIN)/pytest tests/test_fuzz.py
 
 # Regenerate the wire package from its .proto files.
 proto: $(STAMP)

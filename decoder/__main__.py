@@ -11,7 +11,7 @@ import typer
 from decoder.model import load_decoder_model
 from decoder.service import NAME, DecoderService
 from decoder.store import read_side_information
-from gumbelcast import program
+from gumbelcast import lifeline, program
 from gumbelcast.bind import BindError
 from gumbelcast.configuration import FROM_ENVIRONMENT, Config, PrintConfig, described
 from gumbelcast.metrics import Metrics
@@ -93,6 +93,7 @@ def serve(
     if print_config:
         print(*described(context), sep="\n")
         return
+    lifeline.hold()
     program.set_up_logging("decoder", log_level, log_format)
     metrics = Metrics("decode")
 

@@ -10,13 +10,12 @@ import math
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from decoder.model import Floats, Indices
+from decoder.weights import load_network
 from shared_rng import Codebook, CodecError, ModelCard, Session
 
-PREFIX = "decoder."
 _INITIAL_SPREAD = 0.1
 
 
@@ -29,8 +28,8 @@ class DecoderNetwork(nn.Module):
         super().__init__()
         self.features = nn.Sequential(nn.Linear(side_size, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
         self.fusion = nn.Linear(hidden, width)
-        self.scale = nn.Parameter(torch.randn(words, width) * _INITIAL_SPREAD)
-        self.shift = nn.Parameter(torch.randn(words, width) * _INITIAL_SPREAD)
+        self.scale = nn.Parameter(torch.empty(words, width))
+        self.shift = nn.Parameter(torch.empty(words, width))
         self.mixing = nn.Linear(width, width)
         self.output = nn.Linear(width, source_size)
         self.classifier = nn.Linear(hidden, words) if classifies else None
@@ -52,6 +51,13 @@ class DecoderNetwork(nn.Module):
 
 def network_from_card(card: ModelCard) -> DecoderNetwork:
     """An untrained network of the card's architecture."""
+    network = _layers(card)
+    for parameter in (network.scale, network.shift):
+        nn.init.normal_(parameter, std=_INITIAL_SPREAD)
+    return network
+
+
+def _layers(card: ModelCard) -> DecoderNetwork:
     codebook = Codebook.from_card(card)
     return DecoderNetwork(
         math.prod(card.image_shape("side")),
@@ -70,29 +76,21 @@ class CodebookDecoderModel:
     pool_variance = 1.0
 
     def __init__(self, card: ModelCard) -> None:
-        if card.weights is None:
-            raise CodecError("card weights", "nothing", "the weights of a codebook")
         self.codebook = Codebook.from_card(card)
         self.digest = card.digest
         self.side_shape = card.image_shape("side")
         self._source_shape = card.image_shape("source")
-        # Double precision makes a picked word independent of batch size and thread count in practice.
-        self._network = network_from_card(card).double()
-        tensors = load_file(card.weights)
-        own = {name.removeprefix(PREFIX): t.double() for name, t in tensors.items() if name.startswith(PREFIX)}
-        if set(own) == set(self._network.state_dict()):
+
+        def require_sizes(weights: dict[str, Tensor]) -> None:
             channels = math.prod(self.side_shape[2:])
-            hidden, side_size = own["features.0.weight"].shape
+            hidden, side_size = weights["features.0.weight"].shape
             card.require_size(hidden, "decoder_hidden")
             card.require_size(side_size // channels, "side_height", "side_width")
-            card.require_size(len(own["output.weight"]) // channels, "source_height", "source_width")
-            card.require_size(len(own["fusion.weight"]), "decoder_width")
-            card.require_size(len(own["scale"]), "words")
-        try:
-            self._network.load_state_dict(own)
-        except RuntimeError as error:
-            raise CodecError("card weights", str(error), "the decoder's layers") from error
-        self._network.eval()
+            card.require_size(len(weights["output.weight"]) // channels, "source_height", "source_width")
+            card.require_size(len(weights["fusion.weight"]), "decoder_width")
+            card.require_size(len(weights["scale"]), "words")
+
+        self._network = load_network(card, _layers, require_sizes)
 
     def for_session(self, session: Session, index: int) -> CodebookDecoderModel:
         """See :meth:`decoder.model.DecoderModel.for_session`."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
-import torch
 from torch import Tensor, nn
+
+from shared_rng import CodecError
 
 CHANNELS = (64, 128, 256)
 
@@ -36,7 +35,11 @@ class _AsFlat(nn.Module):
 
 
 def convolutional_features(shape: tuple[int, ...], outputs: int) -> nn.Sequential:
-    """Flat side information of ``shape`` → features [B, outputs]: three convolutions and one layer."""
+    """Flat side information of ``shape`` → features [B, outputs]: three convolutions and one layer.
+
+    Raises:
+        CodecError: the images are too small.
+    """
     first, second, third = CHANNELS
     convolutions = nn.Sequential(
         _AsImages(shape),
@@ -48,8 +51,9 @@ def convolutional_features(shape: tuple[int, ...], outputs: int) -> nn.Sequentia
         nn.ReLU(),
         nn.Flatten(),
     )
-    with torch.no_grad():
-        width = convolutions(torch.zeros(1, math.prod(shape))).shape[1]
+    if min(shape[:2]) < 4:
+        raise CodecError("image of a convolutional network", f"{shape[0]}×{shape[1]} pixels", "at least 4×4")
+    width = third * (shape[0] // 4) * (shape[1] // 4)
     return nn.Sequential(*convolutions, nn.Linear(width, outputs), nn.ReLU())
 
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 import math
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from decoder import mixture
 from decoder.convolutional import convolutional_features, convolutional_reconstruction
 from decoder.mixture import MixtureNetwork
 from decoder.model import Floats, Indices
+from decoder.weights import load_network
 from shared_rng import CodecError, ModelCard, Session
-
-PREFIX = "decoder."
 
 
 class DecoderNetwork(nn.Module):
@@ -104,26 +102,18 @@ class VaeDecoderModel:
     pool_variance = 1.0
 
     def __init__(self, card: ModelCard) -> None:
-        if card.weights is None:
-            raise CodecError("card weights", "nothing", "the weights of a VAE")
         self.digest = card.digest
         self.latent_dimension = card.size("latent_dimension")
         self.side_shape = card.image_shape("side")
         self._source_shape = card.image_shape("source")
-        # Double precision makes a picked sample independent of batch size and thread count in practice.
-        self._network = network_from_card(card).double()
-        tensors = load_file(card.weights)
-        own = {name.removeprefix(PREFIX): t.double() for name, t in tensors.items() if name.startswith(PREFIX)}
-        if set(own) == set(self._network.state_dict()) and not card.is_convolutional:
+
+        def require_sizes(weights: dict[str, Tensor]) -> None:
             if _has_mixture(card):
-                mixture.require_sizes(card, own)
-            else:
-                _require_sizes(card, own)
-        try:
-            self._network.load_state_dict(own)
-        except RuntimeError as error:
-            raise CodecError("card weights", str(error), "the decoder's layers") from error
-        self._network.eval()
+                mixture.require_sizes(card, weights)
+            elif not card.is_convolutional:
+                _require_sizes(card, weights)
+
+        self._network = load_network(card, network_from_card, require_sizes)
 
     def for_session(self, session: Session, index: int) -> VaeDecoderModel:
         """See :meth:`decoder.model.DecoderModel.for_session`."""

@@ -18,7 +18,7 @@ from encoder.files import read_sources
 from encoder.journal import MEMORY_BYTES, Journal, Retention
 from encoder.model import EncoderModel, load_encoder_model
 from encoder.service import NAME, EncoderService
-from gumbelcast import program
+from gumbelcast import lifeline, program
 from gumbelcast.bind import BindError
 from gumbelcast.configuration import FROM_ENVIRONMENT, Config, PrintConfig, described
 from gumbelcast.metrics import Metrics
@@ -93,6 +93,7 @@ def serve(
     if print_config:
         print(*described(context), sep="\n")
         return
+    lifeline.hold()
     program.set_up_logging("encoder", log_level, log_format)
     metrics = Metrics("encode")
 

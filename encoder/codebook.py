@@ -10,13 +10,11 @@ from typing import NoReturn
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from encoder.model import Floats
+from encoder.weights import load_network
 from shared_rng import Codebook, CodecError, ModelCard, Session
-
-PREFIX = "encoder."
 
 
 class EncoderNetwork(nn.Module):
@@ -52,26 +50,18 @@ class CodebookEncoderModel:
     pool_variance = 1.0
 
     def __init__(self, card: ModelCard) -> None:
-        if card.weights is None:
-            raise CodecError("card weights", "nothing", "the weights of a codebook")
         self.codebook = Codebook.from_card(card)
         self.digest = card.digest
         self.source_shape = card.image_shape("source")
         self.side = card.side
-        # Double precision makes a picked word independent of batch size and thread count in practice.
-        self._network = network_from_card(card).double()
-        tensors = load_file(card.weights)
-        own = {name.removeprefix(PREFIX): t.double() for name, t in tensors.items() if name.startswith(PREFIX)}
-        if set(own) == set(self._network.state_dict()):
-            hidden, size = own["layers.0.weight"].shape
+
+        def require_sizes(weights: dict[str, Tensor]) -> None:
+            hidden, size = weights["layers.0.weight"].shape
             card.require_size(hidden, "encoder_hidden")
             card.require_size(size // math.prod(self.source_shape[2:]), "source_height", "source_width")
-            card.require_size(len(own["layers.4.weight"]), "bins" if self.codebook.coupling == "list" else "words")
-        try:
-            self._network.load_state_dict(own)
-        except RuntimeError as error:
-            raise CodecError("card weights", str(error), "the encoder's layers") from error
-        self._network.eval()
+            card.require_size(len(weights["layers.4.weight"]), "bins" if self.codebook.coupling == "list" else "words")
+
+        self._network = load_network(card, network_from_card, require_sizes)
 
     def for_session(self, session: Session) -> CodebookEncoderModel:
         """See :meth:`encoder.model.EncoderModel.for_session`."""

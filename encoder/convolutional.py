@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
-import torch
 from torch import Tensor, nn
+
+from shared_rng import CodecError
 
 CHANNELS = (64, 128, 256)
 
@@ -24,7 +23,11 @@ class _AsImages(nn.Module):
 
 
 def convolutional_layers(shape: tuple[int, ...], hidden: int, outputs: int) -> nn.Sequential:
-    """Flat images of ``shape`` → [B, outputs]: three convolutions, two of which halve the size, and two layers."""
+    """Flat images of ``shape`` → [B, outputs]: three convolutions, two of which halve the size, and two layers.
+
+    Raises:
+        CodecError: the images are too small.
+    """
     first, second, third = CHANNELS
     convolutions = nn.Sequential(
         _AsImages(shape),
@@ -36,6 +39,7 @@ def convolutional_layers(shape: tuple[int, ...], hidden: int, outputs: int) -> n
         nn.ReLU(),
         nn.Flatten(),
     )
-    with torch.no_grad():
-        width = convolutions(torch.zeros(1, math.prod(shape))).shape[1]
+    if min(shape[:2]) < 4:
+        raise CodecError("image of a convolutional network", f"{shape[0]}×{shape[1]} pixels", "at least 4×4")
+    width = third * (shape[0] // 4) * (shape[1] // 4)
     return nn.Sequential(*convolutions, nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, outputs))

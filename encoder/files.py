@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import struct
 import warnings
 import zlib
 from pathlib import Path
@@ -17,6 +18,13 @@ from shared_rng import CodecError, load_npy
 
 MAX_PIXELS = 2**25
 """Pixels of one image file."""
+_AFFORDABLE = f"an image of at most {MAX_PIXELS} pixels"
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+# What Pillow's readers raise at damaged files.
+_DAMAGED = (
+    ArithmeticError, AttributeError, EOFError, LookupError, OSError, RuntimeError, SyntaxError, TypeError, UserWarning,
+    ValueError, struct.error, zlib.error,
+)  # fmt: skip
 MAX_UNPACKED = 2**30
 """Bytes of an unpacked gzip file."""
 
@@ -101,22 +109,27 @@ def read_picture(path: Path) -> npt.NDArray[np.uint8]:
     Raises:
         CodecError: it is no image, damaged, or too large.
     """
-    expected = f"an image of at most {MAX_PIXELS} pixels"
-    try:
-        # Pillow warns of large images when it has read their size; ours is the limit.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            image = Image.open(path)
-        with image:
-            if image.width * image.height > MAX_PIXELS:
-                raise CodecError(str(path), f"{image.width}×{image.height} pixels", expected)
-            colours = np.asarray(image.convert("RGB"))
-            if (colours == colours[:, :, :1]).all():
-                return np.asarray(image.convert("L"))
-            return colours
-    except UnidentifiedImageError as error:
-        raise CodecError(str(path), "an unknown kind of file", "a .npy, IDX or image file") from error
-    except Image.DecompressionBombError as error:
-        raise CodecError(str(path), str(error), expected) from error
-    except (OSError, SyntaxError) as error:
-        raise CodecError(str(path), f"no readable image ({error})", "a .npy, IDX or image file") from error
+    # Pillow warns of damage where it could go on, and of large images when it has read their size; ours is the limit.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        try:
+            with Image.open(path, formats=_FORMATS) as image:
+                return _pixels(image, path)
+        except CodecError:
+            raise
+        except UnidentifiedImageError as error:
+            raise CodecError(str(path), "an unknown kind of file", "a .npy, IDX or image file") from error
+        except Image.DecompressionBombError as error:
+            raise CodecError(str(path), str(error), _AFFORDABLE) from error
+        except _DAMAGED as error:
+            raise CodecError(str(path), f"no readable image ({error})", "a .npy, IDX or image file") from error
+
+
+def _pixels(image: Image.Image, path: Path) -> npt.NDArray[np.uint8]:
+    if image.width * image.height > MAX_PIXELS:
+        raise CodecError(str(path), f"{image.width}×{image.height} pixels", _AFFORDABLE)
+    colours = np.asarray(image.convert("RGB"))
+    if (colours == colours[:, :, :1]).all():
+        return np.asarray(image.convert("L"))
+    return colours

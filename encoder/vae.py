@@ -9,14 +9,13 @@ import math
 from typing import NoReturn
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from encoder.convolutional import convolutional_layers
 from encoder.model import Floats, target_log_weights
+from encoder.weights import load_network
 from shared_rng import CodecError, ModelCard, Session
 
-PREFIX = "encoder."
 _LOG_VARIANCE_RANGE = (-10.0, 4.0)
 
 
@@ -54,26 +53,19 @@ class VaeEncoderModel:
     pool_variance = 1.0
 
     def __init__(self, card: ModelCard) -> None:
-        if card.weights is None:
-            raise CodecError("card weights", "nothing", "the weights of a VAE")
         self.latent_dimension = card.size("latent_dimension")
         self.source_shape = card.image_shape("source")
         self.side = card.side
         self.digest = card.digest
-        # Double precision makes a picked sample independent of batch size and thread count in practice.
-        self._network = network_from_card(card).double()
-        tensors = load_file(card.weights)
-        own = {name.removeprefix(PREFIX): t.double() for name, t in tensors.items() if name.startswith(PREFIX)}
-        if set(own) == set(self._network.state_dict()) and not card.is_convolutional:
-            hidden, size = own["layers.0.weight"].shape
-            card.require_size(hidden, "encoder_hidden")
-            card.require_size(size // math.prod(self.source_shape[2:]), "source_height", "source_width")
-            card.require_size(len(own["layers.4.weight"]) // 2, "latent_dimension")
-        try:
-            self._network.load_state_dict(own)
-        except RuntimeError as error:
-            raise CodecError("card weights", str(error), "the encoder's layers") from error
-        self._network.eval()
+
+        def require_sizes(weights: dict[str, Tensor]) -> None:
+            if not card.is_convolutional:
+                hidden, size = weights["layers.0.weight"].shape
+                card.require_size(hidden, "encoder_hidden")
+                card.require_size(size // math.prod(self.source_shape[2:]), "source_height", "source_width")
+                card.require_size(len(weights["layers.4.weight"]) // 2, "latent_dimension")
+
+        self._network = load_network(card, network_from_card, require_sizes)
 
     def for_session(self, session: Session) -> VaeEncoderModel:
         """See :meth:`encoder.model.EncoderModel.for_session`."""

@@ -213,7 +213,7 @@ def start_from(card: ModelCard, book: Codebook, encoder: nn.Module, decoder: nn.
         raise CodecError("--start", f"a model of source {card.source}", "a model of source codebook")
     other = Codebook.from_card(card)
     tensors = {name: tensor.float() for name, tensor in load_file(card.weights).items()}
-    for module, prefix in ((encoder, encoder_codebook.PREFIX), (decoder, decoder_codebook.PREFIX)):
+    for module, prefix in ((encoder, "encoder."), (decoder, "decoder.")):
         state = module.state_dict()
         for name, own in state.items():
             found = tensors.get(prefix + name)

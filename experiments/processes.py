@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import select
 import subprocess
@@ -11,6 +12,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from gumbelcast.lifeline import VARIABLE
 
 START_SECONDS = 120.0
 STOP_SECONDS = 40.0
@@ -70,15 +73,27 @@ class ServiceProcess:
         return ServiceFailed("\n".join([f"{self.name} {what}; the end of {self.log}:", *lines]))
 
 
+@functools.cache
+def _lifeline() -> int:
+    """Reading end of a pipe whose writing end this process alone holds, until it ends."""
+    reading, _ = os.pipe()
+    return reading
+
+
 def start(name: str, module: str, arguments: Sequence[str], log: Path) -> ServiceProcess:
     """Start ``python -m module serve arguments``; its log goes to a file.
 
-    Each service computes with one thread: the processes share the cores already.
+    Each service computes with one thread: the processes share the cores already. It ends with this process, whatever
+    ends it.
     """
+    lifeline = _lifeline()
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    environment[VARIABLE] = str(lifeline)
     command = [sys.executable, "-m", module, "serve", *arguments]
     with log.open("a", encoding="utf-8") as stream:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stream, text=True, env=environment)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=stream, text=True, env=environment, pass_fds=[lifeline]
+        )
     return ServiceProcess(name, process, log)
 
 

@@ -23,7 +23,6 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from decoder import mixture
-from decoder import vae as decoder_vae
 from decoder.mixture import LOG_TWO_PI, Mixture, MixtureNetwork, log_normal
 from encoder import vae as encoder_vae
 from encoder.vae import EncoderNetwork
@@ -247,7 +246,7 @@ def _take_weights(card: ModelCard, encoder: EncoderNetwork, decoder: MixtureNetw
     if card.weights is None or card.architecture.get("weights_head") != "mixture":
         raise CodecError("--start", f"a model of source {card.source}", "a model of recipe region")
     tensors = {name: tensor.float() for name, tensor in load_file(card.weights).items()}
-    for module, prefix in ((encoder, encoder_vae.PREFIX), (decoder, decoder_vae.PREFIX)):
+    for module, prefix in ((encoder, "encoder."), (decoder, "decoder.")):
         own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
         try:
             module.load_state_dict(own)

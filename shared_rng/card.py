@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import reprlib
+import sys
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -18,6 +20,13 @@ from typing import Any
 from shared_rng.errors import CodecError
 
 CARD_NAME = "card.json"
+
+MAX_SIZE = 2**20
+"""The largest size of a network's layer or image."""
+MAX_IMAGE = 1_000_000
+"""Numbers of one image: in single precision it fits into one message of the wire."""
+_MAX_CARD_BYTES = 2**20
+_MAX_SHOWN = 100
 
 
 @dataclass(frozen=True)
@@ -42,34 +51,41 @@ class ModelCard:
         """A number of the architecture.
 
         Raises:
-            CodecError: it is missing or no number.
+            CodecError: it is missing, or no number that a double can hold.
         """
         value = self.architecture.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise CodecError(f"card architecture.{name}", repr(value), "a number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or _overflows(value):
+            raise CodecError(f"card architecture.{name}", _shown(value), "a number")
         return value
 
     def size(self, name: str) -> int:
         """A size of the architecture.
 
         Raises:
-            CodecError: it is missing, or no integer above 0.
+            CodecError: it is missing, or no integer above 0, or too large for any network.
         """
         value = self.architecture.get(name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise CodecError(f"card architecture.{name}", repr(value), "an integer above 0")
+            raise CodecError(f"card architecture.{name}", _shown(value), "an integer above 0")
+        if value > MAX_SIZE:
+            raise CodecError(f"card architecture.{name}", _shown(value), f"at most {MAX_SIZE}")
         return value
 
     def image_shape(self, half: str) -> tuple[int, ...]:
         """Shape of one image of a half, ``source`` or ``side``: [height, width], or [height, width, 3] in colour.
 
         Raises:
-            CodecError: a size is missing or out of range, or ``channels``, 1 where it is absent, is not 1 or 3.
+            CodecError: a size is missing or out of range, ``channels``, 1 where it is absent, is not 1 or 3, or the
+                image is too large for a message of the wire.
         """
         channels = self.architecture.get("channels", 1)
         if isinstance(channels, bool) or channels not in (1, 3):
-            raise CodecError("card architecture.channels", repr(channels), "1 (grey) or 3 (colour)")
+            raise CodecError("card architecture.channels", _shown(channels), "1 (grey) or 3 (colour)")
         height, width = self.size(f"{half}_height"), self.size(f"{half}_width")
+        if height * width * channels > MAX_IMAGE:
+            given = f"{height} and {width}"
+            expected = f"at most {MAX_IMAGE} numbers an image"
+            raise CodecError(f"card architecture.{half}_height and architecture.{half}_width", given, expected)
         return (height, width) if channels == 1 else (height, width, 3)
 
     @property
@@ -81,7 +97,7 @@ class ModelCard:
         """
         side = self.architecture.get("side", "left")
         if side not in ("left", "right", "top", "bottom"):
-            raise CodecError("card architecture.side", repr(side), "left, right, top or bottom")
+            raise CodecError("card architecture.side", _shown(side), "left, right, top or bottom")
         return str(side)
 
     @property
@@ -93,7 +109,7 @@ class ModelCard:
         """
         network = self.architecture.get("network", "connected")
         if network not in ("connected", "convolutional"):
-            raise CodecError("card architecture.network", repr(network), "convolutional, or none")
+            raise CodecError("card architecture.network", _shown(network), "convolutional, or none")
         return bool(network == "convolutional")
 
     def require_size(self, expected: int, *names: str) -> None:
@@ -140,7 +156,8 @@ class ModelCard:
 
 def weights_sha256(path: Path) -> str:
     """SHA-256 of a weights file, in hexadecimal."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def model_digest(source: str, architecture: dict[str, Any], sha256: str | None) -> bytes:
@@ -158,23 +175,31 @@ def load_card(folder: Path) -> ModelCard:
     path = folder / CARD_NAME
     if not path.is_file():
         raise CodecError("model", f"{folder} without {CARD_NAME}", f"a model folder with {CARD_NAME}")
+    if (length := path.stat().st_size) > _MAX_CARD_BYTES:
+        raise CodecError(str(path), f"{length} bytes", f"at most {_MAX_CARD_BYTES}")
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CodecError(str(path), f"no valid JSON ({error})", "a JSON object") from error
     if not isinstance(card, dict):
         raise CodecError(str(path), type(card).__name__, "a JSON object")
     source = _field(path, card, "source", str)
     architecture = _field(path, card, "architecture", dict)
+    for name, value in architecture.items():
+        if isinstance(value, dict | list):
+            raise CodecError(f"card architecture.{_shown(name)}", type(value).__name__, "a number or a text")
     weights, sha256 = None, None
     if "weights" in card:
         entry = _field(path, card, "weights", dict)
-        weights = folder / _field(path, entry, "file", str)
+        file = _field(path, entry, "file", str)
+        if not file.isprintable() or file in ("", ".", "..") or len(file) > 100 or "/" in file:
+            raise CodecError("card weights.file", _shown(file), "the name of a file beside the card")
+        weights = folder / file
         sha256 = _field(path, entry, "sha256", str)
         if not weights.is_file():
             raise CodecError("card weights.file", weights, "an existing file")
         if (actual := weights_sha256(weights)) != sha256:
-            raise CodecError("card weights.sha256", sha256, f"that of {weights.name}, {actual}")
+            raise CodecError("card weights.sha256", _shown(sha256), f"that of {weights.name}, {actual}")
     digest = model_digest(source, architecture, sha256)
     return ModelCard(source, architecture, card.get("training", {}), weights, digest)
 
@@ -182,8 +207,19 @@ def load_card(folder: Path) -> ModelCard:
 def _field(path: Path, holder: dict[str, Any], name: str, kind: type) -> Any:
     value = holder.get(name)
     if not isinstance(value, kind):
-        raise CodecError(f"{path.name} {name}", repr(value), f"a value of type {kind.__name__}")
+        raise CodecError(f"{path.name} {name}", _shown(value), f"a value of type {kind.__name__}")
     return value
+
+
+def _overflows(value: float) -> bool:
+    return isinstance(value, int) and abs(value) > sys.float_info.max
+
+
+def _shown(value: object) -> str:
+    """A value for an error, in one line that is not too long."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = _MAX_SHOWN
+    return short.repr(value)
 
 
 def find_model(name: str) -> Path:

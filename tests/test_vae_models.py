@@ -192,7 +192,7 @@ def test_card_without_weights(tmp_path: Path, half: type) -> None:
     write_vae(tmp_path)
     path = tmp_path / "card.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "weights": None}).replace(', "weights": null', ""))
-    with refused("card weights", "nothing", "the weights of a VAE"):
+    with refused("card weights", "nothing", "the weights of a vae"):
         half(load_card(tmp_path))
 
 

@@ -237,16 +237,31 @@ def test_options_that_are_no_numbers(tmp_path: Path, options: list[str], part: s
     assert not (tmp_path / "out").exists()
 
 
-def test_interruption_stops_the_services(tmp_path: Path) -> None:
-    """A demo that is told to stop takes its services with it."""
+@pytest.mark.parametrize(
+    ("moment", "end"),
+    [
+        (" decoder serve", signal.SIGINT),
+        (" encoder serve", signal.SIGTERM),
+        (" decoder serve", signal.SIGKILL),
+    ],
+    ids=["Ctrl-C at the first service", "SIGTERM", "SIGKILL at the first service"],
+)
+def test_interruption_stops_the_services(tmp_path: Path, moment: str, end: signal.Signals) -> None:
+    """A demo that is told to stop takes its services with it, and so does one that is killed; Ctrl-C goes to all."""
     command = [sys.executable, "-m", "experiments", "demo", "--decoders", "1", "--out", "out"]
     process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
-        until(lambda: any(" encoder serve" in line for line in session_members(process.pid)), "the encoder started")
-        process.terminate()
-        assert process.wait(WAIT_SECONDS) == 128 + signal.SIGTERM
+        until(lambda: any(moment in line for line in session_members(process.pid)), "the service started")
+        if end is signal.SIGINT:
+            os.killpg(process.pid, end)
+        else:
+            process.send_signal(end)
+        codes = {signal.SIGINT: 130, signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGKILL: -signal.SIGKILL}
+        _, errors = process.communicate(timeout=WAIT_SECONDS)
+        assert process.returncode == codes[end]
+        assert "Traceback" not in errors
         until(lambda: not session_members(process.pid), "the services have ended")
     finally:
         if session_members(process.pid):
