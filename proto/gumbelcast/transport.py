@@ -38,6 +38,8 @@ STOP_SECONDS = 30.0
 """How long a stopping server lets batches in flight finish."""
 
 _LAST_SECONDS = 0.5
+_HANDSHAKE_MS = 10_000
+"""Who connects and says nothing is cut off."""
 
 _log = logging.getLogger("gumbelcast")
 
@@ -240,7 +242,11 @@ async def run(
     """
     waiting = _Waiting(names)
     # Without so_reuseport 0, two servers would bind one port without a word.
-    options = [("grpc.so_reuseport", 0), ("grpc.max_concurrent_streams", CALLS_A_CLIENT)]
+    options = [
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_concurrent_streams", CALLS_A_CLIENT),
+        ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
+    ]
     server = grpc.aio.server(interceptors=[waiting], options=options)
     state = health.aio.HealthServicer()  # type: ignore[attr-defined]
     health_pb2_grpc.add_HealthServicer_to_server(state, server)

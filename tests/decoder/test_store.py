@@ -346,3 +346,14 @@ def test_out_folder_that_cannot_be_written(tmp_path: Path) -> None:
     assert state(store) == before
     (tmp_path / "out").unlink()
     assert receive(store, 0, 2, payload(0, 2)) == {}
+
+
+def test_side_information_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In bytes, of all that is held; what was decoded makes room."""
+    monkeypatch.setattr("decoder.store.MAX_SIDE_BYTES", 8 * 8)
+    store = a_store()
+    assert store.put_side_information(0, SIDE[:8]) == 8
+    with refused("side information", "72 bytes", "at most 64"):
+        store.put_side_information(100, SIDE[8:9])
+    receive(store, 0, 1, payload(0, 1))
+    assert store.put_side_information(100, SIDE[8:9]) == 8

@@ -80,20 +80,22 @@ def test_the_seed_is_masked(program: str) -> None:
     ],
 )
 def test_files_that_are_refused(tmp_path: Path, text: str | None, expected: str) -> None:
+    file = tmp_path / "c.toml"
     if text is not None:
-        (tmp_path / "c.toml").write_text(text)
-    done, _ = run_program("encoder", "serve", "--config", "c.toml", "--decoder", "127.0.0.1:9", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith("error: ")
-    assert expected in done.stderr
+        file.write_text(text)
+    result = CliRunner().invoke(APPS["encoder"], ["serve", "--config", str(file), "--decoder", "127.0.0.1:9"])
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("error: ")
+    assert expected in result.stderr
 
 
 def test_a_value_of_another_type(tmp_path: Path) -> None:
-    (tmp_path / "c.toml").write_text('decoder = ["127.0.0.1:9"]\ndecoder-wait = "long"\n')
-    done, _ = run_program("encoder", "serve", "--config", "c.toml", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "Invalid value for '--decoder-wait'" in done.stderr
+    file = tmp_path / "c.toml"
+    file.write_text('decoder = ["127.0.0.1:9"]\ndecoder-wait = "long"\n')
+    result = CliRunner().invoke(APPS["encoder"], ["serve", "--config", str(file)])
+    assert result.exit_code == 2
+    assert "Invalid value for '--decoder-wait'" in result.stderr
 
 
 def test_services_from_files_with_a_seed_from_the_environment(

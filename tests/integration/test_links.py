@@ -9,7 +9,7 @@ import pytest
 
 from decoder.client import DecoderClient
 from encoder.accepted import Accepted, JournalWriter
-from encoder.broadcast import WINDOW, DecoderLink, DecoderLost, DecoderRefused
+from encoder.broadcast import WINDOW, DecoderDistrusts, DecoderLink, DecoderLost, DecoderRefused
 from encoder.codec import Encoder
 from encoder.journal import Batch, Journal, Retention
 from gumbelcast.convert import to_session
@@ -216,3 +216,34 @@ def test_decoder_that_was_away_too_long(fleet: Fleet) -> None:
     with_links([decoder.address], 1.0, before, Retention(size=2 * 129))
     names = [path.name for path in sorted((fleet.folder / "out-0").rglob("*.npz"))]
     assert [int(name[:12]) for name in names] == [0, 1, 2, MESSAGES - 2, MESSAGES - 1]
+
+
+def test_decoder_that_does_not_trust(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked again ever more rarely, and at the usual pace once it was back."""
+    outcomes = [*[DecoderDistrusts("no")] * 7, None, DecoderLost("gone")]
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 9:
+            raise asyncio.CancelledError
+
+    async def use(world: World) -> None:
+        (link,) = world.links
+
+        async def connect(accepted: object) -> None:
+            if (outcome := outcomes.pop(0)) is not None:
+                raise outcome
+
+        async def stream(accepted: object) -> None:
+            raise DecoderRefused("done")
+
+        monkeypatch.setattr(link, "_connect", connect)
+        monkeypatch.setattr(link, "_stream", stream)
+        with monkeypatch.context() as patch:
+            patch.setattr("encoder.broadcast.asyncio.sleep", sleep)
+            with pytest.raises(asyncio.CancelledError):
+                await link._run(world.accepted)
+
+    with_links(["127.0.0.1:9"], 1.0, use)
+    assert pauses == [4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0, 2.0, 2.0]
