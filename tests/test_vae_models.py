@@ -226,9 +226,10 @@ def test_weights_that_are_not_finite(card: ModelCard, tmp_path: Path) -> None:
     assert set(decoder.decode(batch.payload, SIDES[:2], 5).failures) == {5, 6}
 
 
-def test_shipped_model() -> None:
-    """The model in the package loads at both ends, and an image goes through."""
-    card = load_card(find_model("mnist"))
+@pytest.mark.parametrize("name", ["mnist", "cifar10"])
+def test_shipped_model(name: str) -> None:
+    """The models in the package load at both ends, and an image goes through."""
+    card = load_card(find_model(name))
     encoder_model, decoder_model = load_encoder_model(card), load_decoder_model(card)
     dimension = encoder_model.latent_dimension
     session = make_session(model_digest=card.digest, latent_dimension=dimension)
