@@ -2,9 +2,11 @@
 
 Training begins with the annealing of :mod:`experiments.codebook_recipe`, for which a bin's words are a list, unless it
 starts from another model. Then each step draws S_i^(k) ~ Exp(1) for all words, as a session would, and picks Y and
-X^(k) of section 3 of arXiv 2506.05632. Picks have straight-through gradients: forward the winner, backward the softmax
-of the scores at a temperature that falls. The encoder moves its weight to messages whose best decoder errs less; each
-decoder's classifier moves to words that err less where it is the best, and to the encoder's pick (a likelihood term).
+X^(k) of section 3 of arXiv 2506.05632. The encoder moves its weight to messages whose best decoder errs less, with
+straight-through gradients: forward the winner, backward the softmax of the scores at a temperature that falls. To
+decoder k a word is worth what the best of K errs if it picks that word, and its classifier moves to the better ones;
+small rewards of its entropy and of the likelihood of the encoder's pick keep its choice open where words are equal, so
+that private races tell decoders apart.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ _SOFTNESS = (0.7, 0.4)
 """Temperature of the picks' gradients, at first and in the end."""
 _BEST_TEMPERATURE = (10.0, 1.0)
 """The same of the soft minimum over decoders, in units of the sum of squared errors."""
-_LIKELIHOOD = 1.0
+_LIKELIHOOD = 0.1
 """Weight of a nat of -log p_{W|T} of the encoder's pick, a decoder, against squared errors."""
+_RANDOMNESS = 1.0
+"""Reward of a nat of the entropy of p_{W|T} within the bin, a decoder."""
 _OTHERS = 1
 """Messages that are scored beside the one that is sent."""
 
@@ -75,7 +79,7 @@ class DiscreteRecipe(CodebookRecipe):
         soft = torch.softmax(own / softness, dim=2)
         hard = nn.functional.one_hot(own.argmax(dim=2), self.words_a_bin)
         picked = ((hard + soft - soft.detach()) * bin_errors).sum(dim=2)
-        decoder_loss = -temperature * torch.logsumexp(-picked / temperature, dim=1).mean()
+        decoder_loss = marginal_loss(soft, bin_errors, picked.detach(), temperature)
 
         others = self._others(sent, logits.detach())
         words = self._picked(scores.detach(), others)
@@ -87,7 +91,9 @@ class DiscreteRecipe(CodebookRecipe):
         encoder_loss = (share * (errors - errors.mean(dim=1, keepdim=True))).sum(dim=1).mean()
 
         weights = self._by_bin(all_log_weights(self.decoder, features))[rows, :, sent]
-        likelihood = torch.log_softmax(weights, dim=2)[rows, :, word].sum(dim=1).mean()
+        log_proposal = torch.log_softmax(weights, dim=2)
+        likelihood = log_proposal[rows, :, word].sum(dim=1).mean()
+        entropy = -(log_proposal.exp() * log_proposal).sum(dim=(1, 2)).mean()
 
         best = torch.multinomial(torch.softmax(-picked.detach() / temperature, dim=1), 1).squeeze(1)
         drawn = hard[rows, best].argmax(dim=1) * self.sides + best
@@ -96,9 +102,9 @@ class DiscreteRecipe(CodebookRecipe):
         parts = {
             "mse": picked.detach().amin(dim=1).mean().item() / source.shape[1],
             "matched": matched.item(),
-            "likelihood nats": -likelihood.item(),
+            "entropy nats": entropy.item() / self.sides,
         }
-        return error + encoder_loss + decoder_loss - _LIKELIHOOD * likelihood, parts
+        return error + encoder_loss + decoder_loss - _LIKELIHOOD * likelihood - _RANDOMNESS * entropy, parts
 
     def _others(self, sent: Tensor, logits: Tensor) -> Tensor:
         """A few messages that are likely, beside those sent [B]: [B, C]."""
@@ -127,6 +133,19 @@ class DiscreteRecipe(CodebookRecipe):
             found[f"mse_paper_one_decoder{coupling}"] = errors.mean().item() / 2.0
             found[f"matched{coupling}"] = (words[:, 0] == pick[:, None]).any(dim=1).float().mean().item()
         return found
+
+
+def marginal_loss(soft: Tensor, errors: Tensor, picked: Tensor, temperature: float) -> Tensor:
+    """What the shares of words, soft [B, K, R], are worth to the best of K decoders; errors [B, K, R].
+
+    To decoder k a word is worth the soft minimum of its error and those of the others' picks [B, K].
+    """
+    scaled = -picked / temperature
+    decoders = picked.shape[1]
+    own = torch.eye(decoders, dtype=torch.bool, device=picked.device)
+    others = torch.logsumexp(scaled[:, None, :].expand(-1, decoders, -1).masked_fill(own, -torch.inf), dim=2)
+    worth = -temperature * torch.logaddexp(-errors / temperature, others[:, :, None])
+    return (soft * worth).sum(dim=(1, 2)).mean()
 
 
 def log_times(like: Tensor, races: int) -> Tensor:

@@ -22,7 +22,7 @@ from experiments.codebook_recipe import (
     word_errors,
 )
 from experiments.coding import code_in_process
-from experiments.discrete_recipe import DiscreteRecipe
+from experiments.discrete_recipe import DiscreteRecipe, marginal_loss
 from experiments.distortion import best_squared_errors
 from experiments.image_task import Images, ImageTask
 from experiments.recipes import RECIPES, recipe_options
@@ -137,6 +137,20 @@ def test_errors_are_those_of_the_decoder() -> None:
     assert drawn_error(made.decoder, source, sides, words, drawn).item() == pytest.approx(
         errors[:, 1, 2].mean().item(), rel=1e-5
     )
+
+
+def test_a_word_is_worth_what_the_best_of_k_errs() -> None:
+    """At a low temperature: the less of the word's error and of the least among the other decoders' picks."""
+    errors = torch.tensor([[[1.0, 9.0], [4.0, 7.0], [6.0, 5.0]]])
+    picked = torch.tensor([[9.0, 4.0, 5.0]])
+    worth = [[1.0, 4.0], [4.0, 5.0], [4.0, 4.0]]
+    for k in range(3):
+        for word in range(2):
+            soft = torch.zeros(1, 3, 2)
+            soft[0, k, word] = 1.0
+            assert marginal_loss(soft, errors, picked, 1e-3).item() == pytest.approx(worth[k][word], abs=1e-2)
+    alone = marginal_loss(torch.ones(1, 1, 2), errors[:, :1], picked[:, :1], 1e-3)
+    assert alone.item() == pytest.approx(10.0)
 
 
 def test_messages_are_drawn_by_their_weight() -> None:
