@@ -34,6 +34,10 @@ STREAM_SECONDS = 3600.0
 CALL_SECONDS = 60.0
 """Deadline of every other call, unless the call waits for something."""
 
+KEEPALIVE_SECONDS = 20.0
+"""How long a connection may be silent before it is asked for a sign of life, and how long that may take: the other
+host may be gone without a word."""
+
 STOP_SECONDS = 30.0
 """How long a stopping server lets batches in flight finish."""
 
@@ -49,6 +53,9 @@ def _channel_options(address: str) -> list[tuple[str, Any]]:
         ("grpc.initial_reconnect_backoff_ms", 200),
         ("grpc.min_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 2000),
+        ("grpc.keepalive_time_ms", round(KEEPALIVE_SECONDS * 1000)),
+        ("grpc.keepalive_timeout_ms", round(KEEPALIVE_SECONDS * 1000)),
+        ("grpc.http2.max_pings_without_data", 0),
     ]
     if is_loopback(address):
         # A proxy from the environment would otherwise capture even loopback connections.
@@ -241,11 +248,13 @@ async def run(
         BindError: the address cannot be bound.
     """
     waiting = _Waiting(names)
-    # Without so_reuseport 0, two servers would bind one port without a word.
     options = [
+        # Without this, two servers would bind one port without a word.
         ("grpc.so_reuseport", 0),
         ("grpc.max_concurrent_streams", CALLS_A_CLIENT),
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
+        # Otherwise a client that asks for signs of life more than twice in five minutes is cut off.
+        ("grpc.http2.min_ping_interval_without_data_ms", round(KEEPALIVE_SECONDS * 500)),
     ]
     server = grpc.aio.server(interceptors=[waiting], options=options)
     state = health.aio.HealthServicer()  # type: ignore[attr-defined]

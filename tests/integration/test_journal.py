@@ -170,6 +170,18 @@ def test_stopped_decoder_delays_nobody(fleet: Fleet) -> None:
         assert_complete(fleet, session, k)
 
 
+def test_connection_that_falls_silent(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other host is gone without a word: the sender learns it, and does not wait for hours."""
+    monkeypatch.setattr("gumbelcast.transport.KEEPALIVE_SECONDS", 1.0)
+    encoder = fleet.encoder(fleet.decoders(SIDES))
+    with Recorder(encoder.address) as recorder, EncoderClient(recorder.address) as client:
+        session = fresh_session(client)
+        client.open(session)
+        recorder.deaf = True
+        with answered_with(grpc.StatusCode.UNAVAILABLE):
+            list(client.encode(session, SOURCES, 0, BATCH))
+
+
 def test_decoder_that_joins_late(fleet: Fleet) -> None:
     """At any message that the journal holds, also in the middle of a batch; its messages from there on are there."""
     (decoder,) = fleet.decoders(SIDES[:1])

@@ -12,7 +12,9 @@ from encoder.accepted import Accepted, JournalWriter
 from encoder.broadcast import WINDOW, DecoderDistrusts, DecoderLink, DecoderLost, DecoderRefused
 from encoder.codec import Encoder
 from encoder.journal import Batch, Journal, Retention
+from experiments.coding import code_in_process
 from gumbelcast.convert import to_session
+from gumbelcast.v1.decoder_pb2 import ReceiveMessagesRequest
 from shared_rng import Session
 from tests.integration.recorder import Recorder
 from tests.integration.services import WAIT_SECONDS, Fleet, dead_address, gaussian_data, in_process_models, kill
@@ -133,6 +135,41 @@ def test_acknowledgements_that_are_lost(fleet: Fleet) -> None:
     with Recorder(decoder.address) as recorder, DecoderClient(decoder.address) as reader:
         with_links([recorder.address], 5.0, use)
     assert "refused" not in decoder.log.read_text()
+
+
+def test_batch_that_is_damaged_on_its_way(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decoder refuses it and does not decode it; it is sent again, and everything arrives."""
+    (decoder,) = fleet.decoders(SIDES[:1])
+    damaged = [2, 9]
+
+    def request(batch: Batch) -> ReceiveMessagesRequest:
+        payload = batch.payload
+        if damaged and batch.first_message == damaged[0]:
+            damaged.pop(0)
+            payload = bytes([payload[0] ^ 16])
+        return ReceiveMessagesRequest(
+            first_message=batch.first_message, count=batch.count, payload=payload, checksum=batch.checksum
+        )
+
+    monkeypatch.setattr("encoder.broadcast._request", request)
+
+    async def use(world: World) -> None:
+        world.links[0].start(world.accepted)
+        await world.accept(0, MESSAGES)
+        await world.delivered(MESSAGES)
+
+    with_links([decoder.address], 5.0, use)
+    assert damaged == []
+    with DecoderClient(decoder.address) as reader:
+        (status,) = reader.status().sessions
+        assert (status.next_message, status.decoded) == (MESSAGES, MESSAGES)
+        picks, _ = reader.read(make_session().digest, MESSAGES)
+    assert (
+        picks.tolist()
+        == code_in_process(make_session(), *in_process_models(), SOURCES, SIDES).decoder_picks[0].tolist()
+    )
+    log = decoder.log.read_text()
+    assert [f"checksum of the batch of message {m}" in log for m in (2, 9)] == [True, True]
 
 
 def test_reasons(fleet: Fleet) -> None:

@@ -182,6 +182,24 @@ async def runs_out_of_time(world: World) -> None:
         await call.read()
 
 
+async def runs_out_of_time_in_a_batch(world: World) -> None:
+    """The deadline is over before the journal has it: it is accepted all the same, and answered when it comes again."""
+    held = threading.Event()
+    world.encoding._journal._worker.submit(held.wait, WAIT_SECONDS)
+    request = world.request()
+    try:
+        call = world.encoder.Encode(iter([request]), timeout=1.0)
+        with pytest.raises(grpc.RpcError):
+            await call.read()
+    finally:
+        held.set()
+    again = world.encoder.Encode(iter([request]), timeout=WAIT_SECONDS)
+    assert [(answer.first_message, answer.count, list(answer.picks)) async for answer in again] == [
+        (request.first_message, 1, [])
+    ]
+    assert await world.due() == world.next_message
+
+
 async def is_cancelled_at_the_decoder(world: World) -> None:
     """A second stream to the decoder, which sends nothing."""
     call = world.decoder.ReceiveMessages(timeout=WAIT_SECONDS, metadata=((SESSION_KEY, world.session.digest),))
@@ -209,6 +227,7 @@ async def is_refused_at_the_decoder(world: World) -> None:
         is_cancelled_when_idle,
         is_cancelled_when_held_back,
         runs_out_of_time,
+        runs_out_of_time_in_a_batch,
         is_cancelled_at_the_decoder,
         is_refused_at_the_decoder,
     ],
