@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from encoder.journal_file import JournalDamaged, open_journal, telling
 from gumbelcast.checksum import batch_checksum
@@ -104,7 +105,10 @@ class Journal:
         """The open sessions."""
         with telling(self.path):
             query = "SELECT id, digest, wire, next_message FROM sessions WHERE wire != x'' ORDER BY id"
-            return [StoredSession(*row) for row in self._database.execute(query)]
+            found = self._database.execute(query).fetchall()
+        for row in found:
+            self._require_types(f"session {row[0]}", row, (int, bytes, bytes, int))
+        return [StoredSession(*row) for row in found]
 
     def next_message(self, digest: bytes) -> int:
         """Number of the next message of a session, open or closed; 0 for one that was never here."""
@@ -183,11 +187,15 @@ class Journal:
                 "ORDER BY first_message LIMIT ?3"
             )
             rows = self._database.execute(query, (session.id, message, _READ_BATCHES)).fetchall()
+        for row in rows:
+            self._require_types(f"batch of message {row[0]}", row, (int, int, bytes, int))
         batches = [Batch(*row) for row in rows]
         for batch in batches:
+            name = f"journal {self.path}, batch of message {batch.first_message}"
+            if batch.first_message < 0 or not 0 < batch.count < 2**32:
+                raise JournalDamaged(name, f"{batch.count} messages", "1 or more")
             own = batch_checksum(session.digest, batch.first_message, batch.count, batch.payload)
             if batch.checksum != own:
-                name = f"journal {self.path}, batch of message {batch.first_message}"
                 raise JournalDamaged(name, f"checksum {own:08x}", f"{batch.checksum:08x}")
         return batches
 
@@ -204,6 +212,13 @@ class Journal:
             query = "SELECT MIN(first_message) FROM batches WHERE session = ?"
             (first,) = self._database.execute(query, (session,)).fetchone()
         return None if first is None else int(first)
+
+    def _require_types(self, what: str, row: tuple[Any, ...], types: tuple[type, ...]) -> None:
+        """SQLite keeps values of any type in any column."""
+        found = [type(value).__name__ for value in row]
+        expected = [kind.__name__ for kind in types]
+        if found != expected:
+            raise JournalDamaged(f"journal {self.path}, {what}", ", ".join(found), ", ".join(expected))
 
     def _prune(self, size: int, now: float) -> int:
         """Within a transaction; returns the size that is left."""

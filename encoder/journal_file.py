@@ -109,7 +109,8 @@ def telling(path: Path | None) -> Iterator[None]:
             raise JournalRefused(name, str(error), "a file that no other encoder holds") from error
         if code == sqlite3.SQLITE_NOTADB:
             raise JournalRefused(name, str(error), "the journal of an encoder") from error
-        if code == sqlite3.SQLITE_CORRUPT:
+        # A query of ours that cannot be understood, or a row that does not fit, means other tables than ours.
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH):
             raise JournalDamaged(name, str(error), "the tables of a journal") from error
         raise JournalFailed(name, str(error), "a disk that takes the batch") from error
 

@@ -12,12 +12,14 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from encoder.accepted import Accepted, JournalWriter
 from encoder.broadcast import WINDOW, DecoderLink, DecoderLost, DecoderRefused
 from encoder.codec import EncodedBatch, Encoder
 from encoder.gaussian import GaussianEncoderModel
 from encoder.journal import Batch, Journal
+from encoder.journal_file import JournalDamaged
 from encoder.model import AlphabetModel, EncoderModel, Floats
 from gumbelcast import convert
 from gumbelcast.metrics import Metrics, Reading, timed
@@ -161,12 +163,17 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
             CodecError: a session of the journal cannot be served by this encoder; or the journal cannot be read.
         """
         for stored in await self._journal.call(Journal.sessions):
-            wire = WireSession.FromString(stored.wire)
             try:
+                wire = WireSession.FromString(stored.wire)
                 session, encoder = await self._understand(wire)
+                if session.digest != stored.digest:
+                    raise SessionMismatch("digest", stored.digest.hex(), session.digest.hex())
             except CodecError as error:
                 operand = f"session {stored.digest.hex()[:16]} of the journal, {error.operand}"
                 raise type(error)(operand, error.given, error.expected) from error
+            except DecodeError as error:
+                operand = f"session {stored.digest.hex()[:16]} of the journal"
+                raise JournalDamaged(operand, str(error), "a session as it came") from error
             accepted = await self._journal.accepted(stored)
             self._sessions[stored.digest] = EncoderSession(encoder, self._links(session, wire), accepted)
             _log.info("session %s goes on at message %d", stored.digest.hex()[:16], stored.next_message)

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -264,7 +265,7 @@ def chaos(
     started = time.perf_counter()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        happened = faults.run_chaos(seconds, decoders, seed, print)
+        happened = faults.run_chaos(seconds, decoders, seed, partial(print, flush=True))
         path = happened.write(out, configuration(started))
     except (ValueError, OSError) as error:
         fail(error, EXIT_INPUT)

@@ -14,6 +14,7 @@ import pytest
 from encoder.journal import ROW_BYTES, Batch, Entry, Journal, Retention
 from encoder.journal_file import VERSION, JournalDamaged, JournalFull, JournalRefused
 from shared_rng import CodecError, pack, unpack
+from shared_rng.philox import words
 from tests.models import refused
 
 DIGEST, WIRE = bytes(range(32)), b"a session"
@@ -193,6 +194,7 @@ BAD = {
     "cut to half": (lambda path: os.truncate(path, path.stat().st_size // 2), JournalDamaged, "", "malformed"),
     "cut by a page": (lambda path: os.truncate(path, path.stat().st_size - 4096), JournalDamaged, "", ""),
     "cut to 100 bytes": (lambda path: os.truncate(path, 100), CodecError, "", ""),
+    "other tables": (lambda path: write(path, "DROP TABLE batches"), JournalDamaged, "", "no such table"),
     "overwritten": (lambda path: path.write_bytes(path.read_bytes()[:8192] + os.urandom(4096)), JournalDamaged, "", ""),
 }
 
@@ -210,6 +212,35 @@ def test_bad_file(tmp_path: Path, case: str) -> None:
     assert str(path) in caught.value.operand
     assert (operand in caught.value.operand, given in str(caught.value.given)) == (True, True), caught.value
     assert path.read_bytes() == before
+
+
+def test_any_damage_is_told(tmp_path: Path) -> None:
+    """Bytes that change anywhere in the file: a clear error, or what is read is what was written."""
+    path = tmp_path / "journal"
+    whole = a_file(path, 60)
+    with a_journal(path) as journal:
+        (session,) = journal.sessions()
+        written = journal.read(session, 0)
+    numbers = words(5, 98, 0, 0, 240)
+    refused_at: list[str] = []
+    for case in range(80):
+        place, mask, length = (int(number) for number in numbers[3 * case : 3 * case + 3])
+        content = bytearray(whole)
+        for i in range(place % len(whole), min(len(whole), place % len(whole) + 1 + length % 8)):
+            content[i] ^= 1 + mask % 255
+        path.write_bytes(content)
+        try:
+            with a_journal(path) as journal:
+                for stored in journal.sessions():
+                    found = journal.read(stored, 0)
+                    assert stored != session or found == [b for b in written if b in found]
+                    journal.oldest(stored.id)
+                    journal.source(stored.id, 0, 1)
+                journal.next_message(DIGEST)
+        except CodecError as error:
+            refused_at.append(error.operand)
+    assert len(refused_at) > 10
+    assert [operand for operand in refused_at if str(path) not in operand] == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
