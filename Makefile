@@ -27,7 +27,7 @@ unit: $(STAMP)
 test-oldest:
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet --requirement tests/oldest.txt
-	PYTHONPATH=.:proto $(OLDEST)/bin/python -m pytest -p no:cacheprovider tests/test_golden_messages.py tests/shared_rng \
+	PYTHONPATH=$(CURDIR):$(CURDIR)/proto $(OLDEST)/bin/python -m pytest -p no:cacheprovider tests/test_golden_messages.py tests/shared_rng \
 		tests/encoder tests/decoder tests/integration/test_equivalence.py tests/integration/test_service_options.py
 
 # Other examples every time, for longer than in `make test`.
