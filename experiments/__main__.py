@@ -1,4 +1,4 @@
-"""Command line: ``python -m experiments demo | gaussian | sweep | toy | bench | chaos | train`` (``gumbelcast``)."""
+"""Command line: ``python -m experiments demo | gaussian | sweep | toy | bench | load | chaos | train``."""
 
 from __future__ import annotations
 
@@ -277,6 +277,47 @@ def chaos(
     print(f"wrote {path}")
     if happened.lost or happened.duplicates or happened.wrong:
         raise SystemExit(EXIT_SERVICE)
+
+
+@app.command()
+def load(
+    out: Out,
+    schemes: Annotated[str, typer.Option(help="Some of lattice, iid (N = 2^15) and images (the demo's).")] = (
+        "lattice,iid,images"
+    ),
+    decoders: Annotated[str, typer.Option(help="Values of K.")] = "1,4,16",
+    batches: Annotated[str, typer.Option(help="Messages a batch.")] = "1,16,256,4096",
+    messages: Annotated[int, typer.Option(help="Messages a cell, at most; no more than 200 batches.")] = 20000,
+    soak: Annotated[int, typer.Option(help="Messages over which the memory is watched; 0 for none.")] = 1_000_000,
+) -> None:
+    """Measure messages a second, bytes a message and latency of running services by batch size, and their memory."""
+    import grpc
+
+    from experiments import load as measure
+    from experiments import report
+    from experiments.processes import ServiceFailed
+
+    # Stopped by SIGTERM, the services must be stopped as well.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    started = time.perf_counter()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        numbers = values(decoders, int), values(batches, int)
+        cells = measure.run_load(values(schemes, str), *numbers, messages, print)
+        watched = measure.run_soak(soak, print) if soak else None
+        path = measure.write(out, configuration(started), cells, watched)
+    except (ValueError, OSError) as error:
+        fail(error, EXIT_INPUT)
+    except (ServiceFailed, RuntimeError) as error:
+        fail(error, EXIT_SERVICE)
+    except grpc.RpcError as error:
+        fail(f"{error.code().name}: {error.details()}", EXIT_SERVICE)
+    title = "Services on loopback; bytes a message, transport to one decoder; time of one batch until it is accepted"
+    report.print_table(title, measure.COLUMNS, [measure.row(cell) for cell in cells])
+    if watched is not None:
+        growth = ", ".join(f"{name} {mib:+.1f} MiB" for name, mib in watched.growth().items())
+        print(f"memory from {watched.messages[0]} to {watched.messages[-1]} messages: {growth}")
+    print(f"wrote {path}")
 
 
 def main() -> None:

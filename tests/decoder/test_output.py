@@ -83,3 +83,17 @@ def test_position_that_cannot_be_read_or_written(tmp_path: Path) -> None:
         output.position()
     with refused("position.json", "Is a directory", "a disk that takes it", OutputFailed):
         output.keep_position(1)
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    """A clear refusal, so that the batch stays due; nothing is counted."""
+    output = an_output(tmp_path)
+    output.keep_position(0)
+    partial = output.folder / "000000000000.partial"
+    partial.symlink_to("/dev/full")
+    with refused("000000000000.npz", "No space left", "a disk that takes it", OutputFailed):
+        output.keep(a_batch(0, 4))
+    assert an_output(tmp_path).position() == 0
+    partial.unlink(missing_ok=True)
+    output.keep(a_batch(0, 4))
+    assert an_output(tmp_path).position() == 4

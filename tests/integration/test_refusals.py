@@ -172,6 +172,9 @@ ENCODING: dict[str, tuple[Callable[[World], Any], grpc.StatusCode, tuple[str, ..
     "too many": (
         lambda w: w.encode(np.zeros(4097)), INVALID, ("sources: got 4097 messages", "at most 4096"),
     ),
+    "above the message limit": (
+        lambda w: w.encode(np.zeros(2**19 + 1)), grpc.StatusCode.RESOURCE_EXHAUSTED, ("larger than max", "4194304"),
+    ),
     "gap": (lambda w: w.encode(SOURCES[:1], gap=1), SEQUENCE, ("first_message: got {1}", "expected {0}")),
     "repetition": (lambda w: w.encode(SOURCES[-1:], gap=-1), SEQUENCE, ("first_message: got {-1}", "expected {0}")),
     "close unknown": (

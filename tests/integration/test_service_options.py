@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from shared_rng.card import weights_sha256
 from tests.integration.services import Fleet, end, run_program
+from tests.models import write_vae
 
 OPTIONS = {"encoder": ["--decoder", "127.0.0.1:9"], "decoder": []}
 
@@ -24,6 +27,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "table.npy", np.zeros((3, 2)))
     np.save(folder / "integers.npy", np.zeros(3, dtype=np.int64))
     (folder / "empty").mkdir()
+    for name in ("damaged", "other"):
+        (folder / name).mkdir()
+    write_vae(folder / "other", architecture={"encoder_hidden": 11})
+    write_vae(folder / "damaged")
+    weights = folder / "damaged" / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    card = json.loads((folder / "damaged" / "card.json").read_text())
+    card["weights"]["sha256"] = weights_sha256(weights)
+    (folder / "damaged" / "card.json").write_text(json.dumps(card))
     return folder
 
 
@@ -43,11 +55,13 @@ DECODER: list[tuple[list[str], int, tuple[str, ...]]] = [
     (["--side-information", "table.npy"], 3, ("table.npy: got shape (3, 2)", "shape (B,)")),
     (["--side-information", "integers.npy"], 3, ("integers.npy: got dtype int64", "float64")),
     (["--side-information", "text.npy"], 3, ("text.npy: got ",)),
+    (["--model", "damaged"], 3, ("card weights.file: got weights.safetensors: ", "a complete file of safetensors")),
     (["--out", "file"], 3, ("File exists", "file")),
 ]
 
 
 ENCODER: list[tuple[list[str], int, tuple[str, ...]]] = [
+    (["--model", "other"], 3, ("card architecture.encoder_hidden: got 11", "10, as the weights have")),
     (["--allow-client", "camera"], 3, ("--allow-client: got names without certificates", "--tls-ca")),
     (["--decoder", "192.0.2.1:7001"], 3, ("--decoder: got 192.0.2.1:7001 for plain text", "--insecure")),
 ]
