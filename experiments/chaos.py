@@ -241,17 +241,18 @@ def run_chaos(seconds: float, decoders: int, seed: int, tell: Callable[[str], No
         faults, ends = possible_faults(world), time.monotonic() + seconds
         while time.monotonic() < ends and sender.failure is None:
             time.sleep(chance.uniform(0.3, 1.0))
-            chosen = {fault.place: fault for fault in chance.sample(faults, chance.choice((1, 1, 2, 3)))}
-            for fault in chosen.values():
+            places = chance.sample(sorted({fault.place for fault in faults}), chance.choice((1, 1, 2, 3)))
+            chosen = [chance.choice([fault for fault in faults if fault.place == place]) for place in places]
+            for fault in chosen:
                 fault.begin()
                 chaos.faults[fault.kind] = chaos.faults.get(fault.kind, 0) + 1
             time.sleep(chance.uniform(0.2, 2.0))
             over = time.monotonic()
-            for fault in chosen.values():
+            for fault in chosen:
                 fault.end()
             _await_everything(world, sender)
             chaos.recovery_seconds.append(time.monotonic() - over)
-            names = ", ".join(f"{fault.place}: {fault.kind}" for fault in chosen.values())
+            names = ", ".join(f"{fault.place}: {fault.kind}" for fault in chosen)
             tell(f"{sender.accepted} messages; {names}: recovered in {chaos.recovery_seconds[-1]:.1f} s")
         sender.stopping.set()
         sender.join(RECOVERY_SECONDS)
