@@ -63,7 +63,7 @@ class LoadCell:
 
 @dataclass(frozen=True)
 class Soak:
-    """Memory of each process over a long run: messages so far, and MiB by process at each of those points."""
+    """Memory of each process over a long run: messages so far, and MiB by process at each point, mapped files apart."""
 
     messages: list[int]
     resident_mib: dict[str, list[float]]
@@ -249,7 +249,7 @@ def write(folder: Path, configuration: dict[str, Any], cells: Sequence[LoadCell]
 
 
 def _resident(service: ServiceProcess) -> int:
-    """Resident memory of a process in bytes."""
+    """Resident memory of a process in bytes, less what is mapped from files."""
     status = Path(f"/proc/{service.process.pid}/status").read_text()
-    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
+    (line,) = (line for line in status.splitlines() if line.startswith("RssAnon:"))
     return int(line.split()[1]) * 1024
