@@ -83,7 +83,8 @@ def read_archive(path: Path, *names: str) -> npt.NDArray[Any]:
         CodecError: the file cannot be read, or has no such array.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # Opened here, since numpy.load leaves a damaged file open.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             for name in names:
                 if name in archive.files:
                     return np.asarray(archive[name])
