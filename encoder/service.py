@@ -14,23 +14,23 @@ from weakref import WeakValueDictionary
 import grpc
 from google.protobuf.message import DecodeError
 
-from encoder.accepted import Accepted, JournalWriter
-from encoder.broadcast import WINDOW, DecoderLink, DecoderLost, DecoderRefused
+from encoder.accepted import JournalWriter
+from encoder.broadcast import WINDOW, DecoderLink
 from encoder.codec import EncodedBatch, Encoder
-from encoder.gaussian import GaussianEncoderModel
 from encoder.journal import Batch, Journal
 from encoder.journal_file import JournalDamaged
-from encoder.model import AlphabetModel, EncoderModel, Floats
+from encoder.model import EncoderModel, Floats
+from encoder.open_session import EncoderSession, NoDecoders, connect
+from encoder.status import readings, status
 from gumbelcast import convert
-from gumbelcast.metrics import Metrics, Reading, timed
+from gumbelcast.metrics import Metrics, timed
 from gumbelcast.security import PLAIN, Gate, Security, TooMany, client_of
 from gumbelcast.transport import MAX_BATCH, Service, refusing, refusing_stream, until
 from gumbelcast.v1 import encoder_pb2 as pb
 from gumbelcast.v1 import encoder_pb2_grpc
 from gumbelcast.v1.session_pb2 import Session as WireSession
 from gumbelcast.v1.session_pb2 import Tensor
-from shared_rng import CodecError, SequenceError, Session, SessionMismatch, packed_size
-from shared_rng.session import PROTOCOL_VERSION
+from shared_rng import CodecError, SequenceError, Session, SessionMismatch
 
 NAME = pb.DESCRIPTOR.services_by_name["EncoderService"].full_name
 MAX_SESSIONS = 256
@@ -41,75 +41,11 @@ MAX_CLIENT_SESSIONS = 64
 MAX_WAIT_SECONDS = 600.0
 """Bound on one wait for deliveries."""
 
-_REPORT_SECONDS = 3.0
 _DRAIN_SECONDS = 20.0
 """How long closing waits for decoders that still lack messages."""
 
 _T = TypeVar("_T")
 _log = logging.getLogger("gumbelcast.encoder")
-
-
-class EncoderSession:
-    """One open session: the codec, the accepted batches and the links to its decoders."""
-
-    def __init__(self, encoder: Encoder, links: list[DecoderLink], accepted: Accepted) -> None:
-        self.encoder = encoder
-        self.links = links
-        self.accepted = accepted
-        self.order = asyncio.Lock()
-        for link in links:
-            link.start(accepted)
-
-    def states(self) -> list[pb.DecoderState]:
-        """The decoders, for the wire."""
-        return [
-            pb.DecoderState(
-                index=link.index,
-                address=link.address,
-                ready=link.ready,
-                reason=link.reason,
-                next_message=link.position,
-                lag=max(0, self.accepted.committed - link.position),
-            )
-            for link in self.links
-        ]
-
-    async def delivered(self, message: int, seconds: float) -> None:
-        """Wait until every decoder has acknowledged the messages before a number or is given up, or time is over."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await asyncio.gather(*(link.reached(message) for link in self.links))
-
-
-async def connect(links: Sequence[DecoderLink], oldest_message: int, patience: float) -> int:
-    """Open a session at every decoder; tell the log every few seconds who is missing.
-
-    Returns:
-        The number of the furthest message that one of them waits for.
-
-    Raises:
-        NoDecoders: none is left.
-    """
-    opening = {asyncio.ensure_future(link.open(oldest_message)): link for link in links}
-    waiting, waited = set(opening), 0.0
-    while waiting:
-        _, waiting = await asyncio.wait(waiting, timeout=_REPORT_SECONDS)
-        waited += _REPORT_SECONDS
-        for task in waiting:
-            _log.warning("waiting for %s (%.0f s of %.0f s)", opening[task], waited, patience)
-    due = []
-    for task, link in opening.items():
-        try:
-            due.append(task.result())
-        except (DecoderLost, DecoderRefused) as error:
-            _log.error("%s: %s", link, error)
-    if not due:
-        raise NoDecoders("; ".join(f"{link}: {link.reason}" for link in links))
-    return max(due)
-
-
-class NoDecoders(Exception):
-    """No decoder took the session."""
 
 
 class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
@@ -143,7 +79,7 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
         """
         gate = Gate(dict.fromkeys(("OpenSession", "Encode", "AwaitDelivery", "CloseSession"), clients))
         super().__init__(gate, metrics or Metrics("encode"))
-        self.metrics.read = self._readings
+        self.metrics.read = lambda: readings(self._sessions, self._journal.waiting)
         self._model = model
         self._addresses = list(decoder_addresses)
         self._patience = patience
@@ -304,7 +240,7 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
             self._require_open(state)
             due = state.accepted.next_message
             if first < due and count and await state.accepted.holds(first, count, source):
-                return _future(_again(state, first, count))
+                return _future(state.again(first, count))
             if first != due:
                 raise SequenceError("first_message", first, due)
             encoded, seconds = await self._work(timed, state.encoder.encode, sources, first)
@@ -340,55 +276,9 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
         await asyncio.gather(*(link.close(forget=True) for link in state.links))
         return pb.CloseSessionResponse()
 
-    def _readings(self) -> list[Reading]:
-        """For the metrics; from another thread, so of a copy."""
-        states = [(digest.hex()[:16], decoder) for digest, s in self._sessions.copy().items() for decoder in s.states()]
-        names = "session", "decoder"
-        lags = [((name, str(decoder.index)), float(decoder.lag)) for name, decoder in states]
-        ready = [((name, str(decoder.index)), float(decoder.ready)) for name, decoder in states]
-        waiting = float(self._journal.waiting)
-        return [
-            Reading("sessions", "Open sessions", (), [((), float(len(self._sessions)))]),
-            Reading("journal_queue_batches", "Batches that wait to be accepted", (), [((), waiting)]),
-            Reading("lag_messages", "Accepted messages that a decoder has not acknowledged", names, lags),
-            Reading("decoder_ready", "1 while a decoder takes batches", names, ready),
-        ]
-
     async def GetStatus(self, request: pb.GetStatusRequest, context: Any) -> pb.GetStatusResponse:
         """See ``encoder.proto``."""
-        return pb.GetStatusResponse(
-            protocol_version=PROTOCOL_VERSION,
-            model_digest=self._model.digest,
-            latent_dimension=self._model.latent_dimension,
-            pool_variance=self._model.pool_variance,
-            source_shape=self._model.source_shape,
-            side=self._model.side,
-            decoder_addresses=self._addresses,
-            gaussian=_gaussian_source(self._model),
-            codebook=_codebook(self._model),
-            sessions=[
-                pb.EncoderSessionStatus(
-                    session_digest=digest,
-                    next_message=state.accepted.next_message,
-                    decoders=state.states(),
-                    oldest_message=state.accepted.oldest_message,
-                )
-                for digest, state in self._sessions.items()
-            ],
-        )
-
-
-def _gaussian_source(model: EncoderModel) -> pb.GaussianSource | None:
-    if not isinstance(model, GaussianEncoderModel):
-        return None
-    return pb.GaussianSource(prior_variance=model.prior_variance, side_variance=model.side_variance)
-
-
-def _codebook(model: EncoderModel) -> pb.Codebook | None:
-    if not isinstance(model, AlphabetModel):
-        return None
-    book = model.codebook
-    return pb.Codebook(words=book.words, bins=book.bins, list=book.coupling == "list")
+        return status(self._model, self._addresses, self._sessions)
 
 
 def _digest(sources: Tensor) -> bytes:
@@ -411,8 +301,3 @@ async def _answer(kept: asyncio.Future[None], encoded: EncodedBatch) -> pb.Encod
         payload_bytes=len(encoded.payload),
         picks=encoded.picks.tolist(),
     )
-
-
-async def _again(state: EncoderSession, first_message: int, count: int) -> pb.EncodeResponse:
-    size = packed_size(count, state.encoder.session.bits)
-    return pb.EncodeResponse(first_message=first_message, count=count, payload_bytes=size)
