@@ -58,15 +58,18 @@ def models_in(folder: Path) -> list[Model]:
     return [Model(path.parent, load_card(path.parent)) for path in paths]
 
 
-COLUMNS = ("model", "data", "recipe", "K", "bits", "MB", "figures")
+COLUMNS = (
+    "model", "data", "recipe", "K", "bits", "MB", "images held out", "mse_paper", "one decoder", "one shared race",
+    "training, CPU s",
+)  # fmt: skip
 
 
 def row(model: Model) -> list[str]:
     """One line of the list of models: which cells it is for, its size on disk, and what its card tells."""
     decoders, bins = model.options.get("decoders"), model.options.get("bins")
     metrics = model.card.training.get("metrics", {})
-    figures = [f"{name} {value:g}" for name, value in metrics.items() if isinstance(value, int | float)]
     size = 0 if model.card.weights is None else model.card.weights.stat().st_size
+    names = ("held_out_images", "mse_paper", "mse_paper_one_decoder", "mse_paper_baseline", "training_cpu_seconds")
     return [
         model.folder.name,
         model.dataset or model.card.source,
@@ -74,7 +77,7 @@ def row(model: Model) -> list[str]:
         "any" if decoders is None else str(decoders),
         "any" if bins is None else str(bins.bit_length() - 1),
         f"{size / 1e6:.1f}",
-        ", ".join(figures),
+        *(f"{metrics[name]:g}" if name in metrics else "" for name in names),
     ]
 
 
