@@ -14,7 +14,7 @@ from tests.models import refused
 
 
 def model(name: str, recipe: str = "list", dataset: str = "mnist", **options: object) -> Model:
-    training = {"recipe": recipe, "data": {"name": dataset}, "options": options, "metrics": {"mse": 0.125}}
+    training = {"recipe": recipe, "data": {"name": dataset}, "options": options, "metrics": {"mse_paper": 0.125, "held_out_images": 6000}}
     return Model(Path(name), ModelCard("codebook", {}, training, None, bytes(32)))
 
 
@@ -30,7 +30,7 @@ def test_shipped_models() -> None:
 
 def test_row() -> None:
     found = row(model("a", decoders=4, bins=16))
-    assert found == ["a", "mnist", "list", "4", "4", "0.0", "mse 0.125"]
+    assert found == ["a", "mnist", "list", "4", "4", "0.0", "6000", "0.125", "", "", ""]
 
 
 def test_models_for_a_cell() -> None:
