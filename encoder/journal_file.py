@@ -97,6 +97,8 @@ def telling(path: Path | None) -> Iterator[None]:
     """Around every use of the database: its errors become a :class:`CodecError` with the right status."""
     try:
         yield
+    except UnicodeDecodeError as error:  # SQLite quotes what it finds
+        raise JournalDamaged(f"journal {path}", str(error), "the tables of a journal") from error
     except sqlite3.Error as error:
         name = "journal in memory" if path is None else f"journal {path}"
         # The lower byte; the upper ones tell more than anybody needs here.

@@ -100,7 +100,8 @@ class Session:
             raise SessionMismatch("protocol_version", self.protocol_version, PROTOCOL_VERSION)
         # The value is a secret, here and in every text that a session is put into.
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**128:
-            raise CodecError("seed", f"another {type(self.seed).__name__}", "an integer in 0 … 2^128 - 1")
+            given = "a number out of range" if type(self.seed) is int else f"a {type(self.seed).__name__}"
+            raise CodecError("seed", given, "an integer in 0 … 2^128 - 1")
         _check_integer("pool_size", self.pool_size, 2, MAX_POOL, "an integer in 2 … 2^24")
         _check_integer("bins", self.bins, 2, MAX_BINS, "a power of two in 2 … 65536")
         if self.bins & (self.bins - 1):

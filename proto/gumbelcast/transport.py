@@ -217,6 +217,16 @@ class _Waiting(grpc.aio.ServerInterceptor):
         return await continuation(handler_call_details)
 
 
+class _Started:
+    """A server that runs already: generic handlers answer every call, and the table of methods is closed by then."""
+
+    def __init__(self, server: Any) -> None:
+        self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
+
+    def add_registered_method_handlers(self, name: str, handlers: object) -> None:
+        """Nothing: gRPC would only warn."""
+
+
 async def run(
     program: str,
     bind: str,
@@ -284,7 +294,7 @@ async def run(
         except BaseException:
             await server.stop(None)
             raise
-        register(service, server)
+        register(service, _Started(server))
         waiting.ready.set()
         metrics.ready.set(1)
         for name in ("", *names):

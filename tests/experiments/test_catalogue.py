@@ -14,7 +14,12 @@ from tests.models import refused
 
 
 def model(name: str, recipe: str = "list", dataset: str = "mnist", **options: object) -> Model:
-    training = {"recipe": recipe, "data": {"name": dataset}, "options": options, "metrics": {"mse_paper": 0.125, "held_out_images": 6000}}
+    training = {
+        "recipe": recipe,
+        "data": {"name": dataset},
+        "options": options,
+        "metrics": {"mse_paper": 0.125, "held_out_images": 6000},
+    }
     return Model(Path(name), ModelCard("codebook", {}, training, None, bytes(32)))
 
 

@@ -155,7 +155,7 @@ def test_results_of_something_else_are_refused(tmp_path: Path) -> None:
         ("choose_trials", 9, "9", "at least 10"),
         ("trials", 1, "1", "at least 100"),
         ("repetitions", 0, "0", "at least 1"),
-        ("seed", -1, "-1", "an integer in 0"),
+        ("seed", -1, "a number out of range", "an integer in 0"),
     ],
 )
 def test_wrong_options(name: str, value: Any, given: str, expected: str) -> None:

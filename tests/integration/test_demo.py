@@ -203,7 +203,7 @@ REFUSED: list[tuple[list[str], int, str]] = [
     (["demo", "--decoders", "0"], 3, "decoders: got 0, expected an integer in 1"),
     (["demo", "--model", "gaussian"], 3, "model gaussian: got trained on no images, expected trained on mnist"),
     (["demo", "--model", "none"], 3, "model: got 'none', expected a folder, or one of"),
-    (["demo", "--seed", "-1"], 3, "seed: got -1, expected an integer in 0"),
+    (["demo", "--seed", "-1"], 3, "seed: got a number out of range, expected an integer in 0"),
     (["gaussian", "--trials", "99"], 3, "trials: got 99, expected at least 100"),
     (["gaussian", "--bins", "3"], 3, "bins: got 3, expected a power of two"),
     (["train", "mnist", "--data", "."], 3, "MNIST: got no file MNIST/raw/train-images-idx3-ubyte, expected --data"),

@@ -58,7 +58,8 @@ BAD_FIELDS: list[Any] = [
 @pytest.mark.parametrize(("field", "value", "expected"), BAD_FIELDS)
 def test_bad_field(field: str, value: Any, expected: str) -> None:
     # A bad seed is one that somebody mistyped: its value is not said.
-    with refused(field, "another" if field == "seed" else str(value), expected):
+    seed_given = "a number out of range" if type(value) is int else f"a {type(value).__name__}"
+    with refused(field, seed_given if field == "seed" else str(value), expected):
         make_session(**{field: value})
 
 
