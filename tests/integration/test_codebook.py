@@ -45,6 +45,7 @@ def test_codebooks_are_served(tmp_path: Path, kind: str, couplings: tuple[Coupli
             for decoder, side in zip(decoders, SIDES, strict=False):
                 decoder.put_side_information(session.digest, side)
             answers = list(encoder.encode(session, SOURCES, batch=7))
+            assert all(state.lag == 0 for state in encoder.await_delivery(session, len(SOURCES)))
             here = code_in_process(session, load_encoder_model(card), load_decoder_model(card), SOURCES, SIDES)
             assert np.array_equal(np.concatenate([answer.picks for answer in answers]), here.encoder_picks)
             for k, decoder in enumerate(decoders[:3]):
@@ -67,6 +68,7 @@ def test_shipped_list_of_digits(tmp_path: Path) -> None:
         session = encoder.session(seed=1)
         encoder.open(session)
         answers = list(encoder.encode(session, sources))
+        assert all(state.lag == 0 for state in encoder.await_delivery(session, len(sources)))
         assert sum(answer.payload_bytes for answer in answers) == 500
         here = code_in_process(session, load_encoder_model(card), load_decoder_model(card), sources, sides)
         assert np.array_equal(np.concatenate([answer.picks for answer in answers]), here.encoder_picks)
