@@ -15,7 +15,20 @@ from gumbelcast import lifeline, program
 from gumbelcast.bind import BindError
 from gumbelcast.configuration import FROM_ENVIRONMENT, Config, PrintConfig, described
 from gumbelcast.metrics import Metrics
-from gumbelcast.options import Insecure, LogFormatOption, LogLevelOption, MetricsPort, TlsCa, TlsCert, TlsKey
+from gumbelcast.options import (
+    Bind,
+    Insecure,
+    LogFormatOption,
+    LogLevelOption,
+    MetricsPort,
+    ModelName,
+    NoiseVariance,
+    PriorVariance,
+    SideVariance,
+    TlsCa,
+    TlsCert,
+    TlsKey,
+)
 from gumbelcast.security import Security
 from gumbelcast.transport import run
 from gumbelcast.v1.decoder_pb2_grpc import add_DecoderServiceServicer_to_server
@@ -36,18 +49,11 @@ def _commands() -> None:
 @app.command(context_settings=FROM_ENVIRONMENT)
 def serve(
     context: typer.Context,
-    model: Annotated[str, typer.Option(help="Model folder, or the name of a shipped model.")] = "mnist",
-    prior_variance: Annotated[
-        float | None, typer.Option(help="Variance of a Gaussian source, instead of the model's.")
-    ] = None,
-    noise_variance: Annotated[
-        float | None,
-        typer.Option(help="s² of p_{W|A} of a Gaussian source, instead of the model's; no lattice needs it."),
-    ] = None,
-    side_variance: Annotated[
-        float | None, typer.Option(help="Variance of side information less a Gaussian source, instead of the model's.")
-    ] = None,
-    bind: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one.")] = "127.0.0.1:0",
+    model: ModelName = "mnist",
+    prior_variance: PriorVariance = None,
+    noise_variance: NoiseVariance = None,
+    side_variance: SideVariance = None,
+    bind: Bind = "127.0.0.1:0",
     side_information: Annotated[
         Path | None, typer.Option(help=".npy file, one row a message; without it, side information is put over gRPC.")
     ] = None,

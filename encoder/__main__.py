@@ -22,7 +22,20 @@ from gumbelcast import lifeline, program
 from gumbelcast.bind import BindError
 from gumbelcast.configuration import FROM_ENVIRONMENT, Config, PrintConfig, described
 from gumbelcast.metrics import Metrics
-from gumbelcast.options import Insecure, LogFormatOption, LogLevelOption, MetricsPort, TlsCa, TlsCert, TlsKey
+from gumbelcast.options import (
+    Bind,
+    Insecure,
+    LogFormatOption,
+    LogLevelOption,
+    MetricsPort,
+    ModelName,
+    NoiseVariance,
+    PriorVariance,
+    SideVariance,
+    TlsCa,
+    TlsCert,
+    TlsKey,
+)
 from gumbelcast.security import Security
 from gumbelcast.transport import MAX_BATCH, run
 from gumbelcast.v1.encoder_pb2_grpc import add_EncoderServiceServicer_to_server
@@ -46,18 +59,11 @@ SeedFile = Annotated[
 def serve(
     context: typer.Context,
     decoder: Annotated[list[str], typer.Option(help="host:port of a decoder; repeat it, in the order of k.")],
-    model: Annotated[str, typer.Option(help="Model folder, or the name of a shipped model.")] = "mnist",
-    prior_variance: Annotated[
-        float | None, typer.Option(help="Variance of a Gaussian source, instead of the model's.")
-    ] = None,
-    noise_variance: Annotated[
-        float | None,
-        typer.Option(help="s² of p_{W|A} of a Gaussian source, instead of the model's; no lattice needs it."),
-    ] = None,
-    side_variance: Annotated[
-        float | None, typer.Option(help="Variance of side information less a Gaussian source, instead of the model's.")
-    ] = None,
-    bind: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one.")] = "127.0.0.1:0",
+    model: ModelName = "mnist",
+    prior_variance: PriorVariance = None,
+    noise_variance: NoiseVariance = None,
+    side_variance: SideVariance = None,
+    bind: Bind = "127.0.0.1:0",
     seed_file: SeedFile = None,
     decoder_wait: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for a missing decoder.")] = 30.0,
     journal: Annotated[

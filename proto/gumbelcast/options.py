@@ -25,3 +25,13 @@ MetricsPort = Annotated[
     int | None,
     typer.Option(min=0, max=65535, help="Port for Prometheus (/metrics) and probes (/ready, /live), in plain HTTP."),
 ]
+ModelName = Annotated[str, typer.Option(help="Model folder, or the name of a shipped model.")]
+PriorVariance = Annotated[float | None, typer.Option(help="Variance of a Gaussian source, instead of the model's.")]
+NoiseVariance = Annotated[
+    float | None,
+    typer.Option(help="s² of p_{W|A} of a Gaussian source, instead of the model's; no lattice needs it."),
+]
+SideVariance = Annotated[
+    float | None, typer.Option(help="Variance of side information less a Gaussian source, instead of the model's.")
+]
+Bind = Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one.")]
