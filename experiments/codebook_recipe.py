@@ -18,9 +18,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from decoder import codebook as decoder_codebook
-from encoder import codebook as encoder_codebook
 from experiments.image_task import ImageTask
+from networks import codebook
+from networks.weights import End, half_of
 from shared_rng import Codebook, CodecError, ModelCard, find_model, load_card
 
 _SMALL = {"encoder_hidden": 384, "decoder_hidden": 384, "decoder_width": 512}
@@ -78,8 +78,8 @@ class CodebookRecipe:
             **_SMALL,
         }
         card = ModelCard("codebook", self._architecture, {}, None, b"")
-        self.encoder = encoder_codebook.network_from_card(card)
-        self.decoder = decoder_codebook.network_from_card(card)
+        self.encoder = codebook.encoder_from_card(card)
+        self.decoder = codebook.decoder_from_card(card)
         if options.start is not None:
             start_from(load_card(find_model(options.start)), Codebook.from_card(card), self.encoder, self.decoder)
 
@@ -172,7 +172,7 @@ def drawn_messages(logits: Tensor, count: int) -> Tensor:
 
 
 @torch.no_grad()
-def word_errors(decoder: decoder_codebook.DecoderNetwork, source: Tensor, fused: Tensor, words: Tensor) -> Tensor:
+def word_errors(decoder: codebook.DecoderNetwork, source: Tensor, fused: Tensor, words: Tensor) -> Tensor:
     """Sum of squared errors of decoder k with word ``words`` [B, C, K], from fused features [B, K, F]: [B, C, K]."""
     size = max(1, _ROWS // (words.shape[1] * words.shape[2]))
     found = []
@@ -185,14 +185,14 @@ def word_errors(decoder: decoder_codebook.DecoderNetwork, source: Tensor, fused:
 
 
 @torch.no_grad()
-def fused_features(decoder: decoder_codebook.DecoderNetwork, sides: Tensor) -> Tensor:
+def fused_features(decoder: codebook.DecoderNetwork, sides: Tensor) -> Tensor:
     """What words are fused with at each decoder, from crops [B, K, T]: [B, K, F]."""
     fused: Tensor = decoder.fusion(decoder.features(sides))
     return fused
 
 
 def drawn_error(
-    decoder: decoder_codebook.DecoderNetwork, source: Tensor, sides: Tensor, words: Tensor, drawn: Tensor
+    decoder: codebook.DecoderNetwork, source: Tensor, sides: Tensor, words: Tensor, drawn: Tensor
 ) -> Tensor:
     """Mean sum of squared errors, with its gradient, of one entry ``drawn`` [B] of words [B, C, K] (flat) a source."""
     rows = torch.arange(len(source), device=source.device)
@@ -213,10 +213,11 @@ def start_from(card: ModelCard, book: Codebook, encoder: nn.Module, decoder: nn.
         raise CodecError("--start", f"a model of source {card.source}", "a model of source codebook")
     other = Codebook.from_card(card)
     tensors = {name: tensor.float() for name, tensor in load_file(card.weights).items()}
-    for module, prefix in ((encoder, "encoder."), (decoder, "decoder.")):
-        state = module.state_dict()
+    ends: dict[End, nn.Module] = {"encoder": encoder, "decoder": decoder}
+    for end, module in ends.items():
+        state, half = module.state_dict(), half_of(tensors, end)
         for name, own in state.items():
-            found = tensors.get(prefix + name)
+            found = half.get(name)
             if found is not None:
                 state[name] = _regrouped(found, own, other, book) if name.startswith(_BY_WORD) else found
         try:

@@ -16,9 +16,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from decoder.codebook import DecoderNetwork
 from experiments.codebook_recipe import CodebookOptions, CodebookRecipe, drawn_error, drawn_messages, word_errors
 from experiments.image_task import ImageTask
+from networks.codebook import DecoderNetwork
 
 _LIST_SHARE = 0.5
 """Share of the steps that train a list, where training starts from nothing."""

@@ -14,9 +14,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from decoder import vae as decoder_vae
-from encoder import vae as encoder_vae
 from experiments.image_task import ImageTask
+from networks import vae
 from shared_rng import CodecError, ModelCard
 
 LATENT_DIMENSION = 4
@@ -34,8 +33,8 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 
 Of the paper's networks this is known: a convolutional encoder and decoder, four latent dimensions, 128 features of
 the side information by a network of its own, joined with the sample before the decoder and before the estimator,
-about eight million parameters. Assumed are the numbers of channels and layers (``encoder/convolutional.py``,
-``decoder/convolutional.py``), and an estimator of fully connected layers.
+about eight million parameters. Assumed are the numbers of channels and layers (``networks/layers.py``), and an
+estimator of fully connected layers.
 """
 _NEGATIVES = 4
 _WARM_UP = 1.0 / 3.0
@@ -88,8 +87,8 @@ class PaperRecipe:
         own = ARCHITECTURES[options.architecture]
         self._architecture: dict[str, Any] = {"latent_dimension": LATENT_DIMENSION, **task.architecture(), **own}
         card = ModelCard("vae", self._architecture, {}, None, b"")
-        self.encoder = encoder_vae.network_from_card(card)
-        self.decoder = decoder_vae.network_from_card(card)
+        self.encoder = vae.encoder_from_card(card)
+        self.decoder = vae.decoder_from_card(card)
 
     def modules(self) -> nn.ModuleDict:
         """See :meth:`experiments.training.Recipe.modules`."""

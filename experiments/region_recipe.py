@@ -22,12 +22,12 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from decoder import mixture
-from decoder.mixture import LOG_TWO_PI, Mixture, MixtureNetwork, log_normal
-from encoder import vae as encoder_vae
-from encoder.vae import EncoderNetwork
 from experiments.image_task import ImageTask
 from experiments.region_samples import RegionSamples
+from networks import mixture, vae
+from networks.mixture import LOG_TWO_PI, Mixture, MixtureNetwork, log_normal
+from networks.vae import EncoderNetwork
+from networks.weights import End, half_of
 from shared_rng import CodecError, ModelCard, find_model, load_card
 
 LATENT_DIMENSION = 4
@@ -104,8 +104,8 @@ class RegionRecipe:
         self.sides = options.decoders
         self._architecture: dict[str, Any] = {"latent_dimension": LATENT_DIMENSION, **task.architecture(), **_SMALL}
         card = ModelCard("vae", self._architecture, {}, None, b"")
-        self.encoder = encoder_vae.network_from_card(card)
-        self.decoder = mixture.network_from_card(card)
+        self.encoder = vae.encoder_from_card(card)
+        self.decoder = mixture.decoder_from_card(card)
         self.regions = RegionSamples(options.bins, LATENT_DIMENSION)
         if options.start is None:
             _set_biases(self.encoder, self.decoder)
@@ -246,9 +246,9 @@ def _take_weights(card: ModelCard, encoder: EncoderNetwork, decoder: MixtureNetw
     if card.weights is None or card.architecture.get("weights_head") != "mixture":
         raise CodecError("--start", f"a model of source {card.source}", "a model of recipe region")
     tensors = {name: tensor.float() for name, tensor in load_file(card.weights).items()}
-    for module, prefix in ((encoder, "encoder."), (decoder, "decoder.")):
-        own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    ends: dict[End, nn.Module] = {"encoder": encoder, "decoder": decoder}
+    for end, module in ends.items():
         try:
-            module.load_state_dict(own)
+            module.load_state_dict(half_of(tensors, end))
         except RuntimeError as error:
             raise CodecError("--start", str(error), "a model of the same sizes") from error

@@ -22,13 +22,10 @@ import numpy.typing as npt
 import torch
 from safetensors.numpy import save_file
 
-import decoder.codebook
-import decoder.vae
-import encoder.codebook
-import encoder.vae
 from decoder import Decoder, DecoderModel, load_decoder_model
 from encoder import Encoder, EncoderModel, load_encoder_model
 from experiments import images
+from networks import codebook, vae
 from shared_rng import ModelCard, Session, find_model, load_card
 from shared_rng.lattice import lattice_for
 from tests.models import SEED, Floats, uniforms
@@ -77,8 +74,8 @@ def write_model(folder: Path, source: str, architecture: dict[str, Any]) -> Mode
     """A model folder of an image source with fixed weights, in which every layer's outputs are of order one."""
     untrained = ModelCard(source, architecture, {}, None, bytes(32))
     halves = {
-        "vae": (encoder.vae.network_from_card, decoder.vae.network_from_card),
-        "codebook": (encoder.codebook.network_from_card, decoder.codebook.network_from_card),
+        "vae": (vae.encoder_from_card, vae.decoder_from_card),
+        "codebook": (codebook.encoder_from_card, codebook.decoder_from_card),
     }
     tensors = {}
     for half, (prefix, network) in enumerate(zip(("encoder.", "decoder."), halves[source], strict=True)):

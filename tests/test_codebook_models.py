@@ -13,7 +13,7 @@ from decoder import Decoder, load_decoder_model
 from decoder.codebook import CodebookDecoderModel
 from encoder import Encoder, load_encoder_model
 from encoder.codebook import CodebookEncoderModel
-from shared_rng import ModelCard, SessionMismatch, load_card
+from shared_rng import ModelCard, SessionMismatch
 from tests.models import CODEBOOK_BINS as BINS
 from tests.models import CODEBOOK_WORDS as WORDS
 from tests.models import Floats, codebook_tensors, make_session, refused, uniforms, write_codebook
@@ -137,42 +137,3 @@ def test_sessions_of_others(
         Encoder(session, load_encoder_model(card))
     with refused(field, given, expected, SessionMismatch):
         Decoder(session, 0, load_decoder_model(card))
-
-
-ENCODER_FIELDS = ["words", "source_height", "source_width", "encoder_hidden"]
-DECODER_FIELDS = ["words", "source_height", "source_width", "side_height", "side_width", "decoder_hidden"]
-
-
-@pytest.mark.parametrize(
-    ("half", "field"),
-    [
-        *(pytest.param(CodebookEncoderModel, field, id=f"encoder-{field}") for field in ENCODER_FIELDS),
-        *(pytest.param(CodebookDecoderModel, field, id=f"decoder-{field}") for field in DECODER_FIELDS),
-        pytest.param(CodebookDecoderModel, "decoder_width", id="decoder-decoder_width"),
-    ],
-)
-def test_card_that_does_not_fit_the_weights(tmp_path: Path, half: type, field: str) -> None:
-    with refused(f"architecture.{field}", "16", "as the weights have"):
-        half(write_codebook(tmp_path, **{field: 16}))
-    for value in ("16", 0, 2.5, True):
-        with refused(f"card architecture.{field}", repr(value), "an integer above 0"):
-            half(write_codebook(tmp_path, **{field: value}))
-
-
-@pytest.mark.parametrize("half", [CodebookEncoderModel, CodebookDecoderModel])
-def test_bad_codebooks(tmp_path: Path, half: type) -> None:
-    with refused("card architecture.coupling", "baseline", "gls or list"):
-        half(_relabelled(tmp_path, "baseline"))
-    with refused("card architecture.words", "12", "a multiple of architecture.bins, 8"):
-        half(write_codebook(tmp_path, bins=8))
-    fault = ("card weights", "classifier") if half is CodebookDecoderModel else ("architecture.bins", "4")
-    with refused(*fault):
-        half(_relabelled(tmp_path, "list"))
-
-
-def _relabelled(folder: Path, coupling: str) -> ModelCard:
-    """Weights for gls with a card that says something else."""
-    write_codebook(folder)
-    path = folder / "card.json"
-    path.write_text(path.read_text().replace('"coupling": "gls"', f'"coupling": "{coupling}"'))
-    return load_card(folder)

@@ -1,8 +1,10 @@
-"""Dependencies have both bounds, and the oldest that are tested are those that are allowed."""
+"""Dependencies have both bounds, the oldest that are tested are those that are allowed, and torch comes late."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -27,3 +29,14 @@ def test_oldest_are_the_lower_bounds() -> None:
         if re.split("[>=]", requirement)[0] in TESTED_WITH
     ]
     assert pins == dict(re.match(r"([a-z0-9-]+)>=([0-9.]+)", requirement).groups() for requirement in wanted)  # type: ignore[union-attr]
+
+
+def test_gaussian_services_need_no_torch() -> None:
+    """Both ends with a Gaussian model start without what takes seconds to import and hundreds of MiB."""
+    program = (
+        "import sys, encoder.__main__, decoder.__main__; from shared_rng import find_model, load_card; "
+        "card = load_card(find_model('gaussian')); "
+        "encoder.__main__.load_encoder_model(card), decoder.__main__.load_decoder_model(card); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -148,70 +147,6 @@ def test_read_only_arrays(card: ModelCard) -> None:
     sources.flags.writeable = sides.flags.writeable = False
     batch = encoder.encode(sources)
     assert decoder.decode(batch.payload, sides).failures == {}
-
-
-ENCODER_FIELDS = ["latent_dimension", "source_height", "source_width", "encoder_hidden"]
-DECODER_FIELDS = [
-    *("latent_dimension", "source_height", "source_width", "side_height", "side_width"),
-    *("decoder_hidden", "side_features", "estimator_hidden"),
-]
-
-
-@pytest.mark.parametrize(
-    ("half", "field"),
-    [
-        *(pytest.param(VaeEncoderModel, field, id=f"encoder-{field}") for field in ENCODER_FIELDS),
-        *(pytest.param(VaeDecoderModel, field, id=f"decoder-{field}") for field in DECODER_FIELDS),
-    ],
-)
-def test_card_that_does_not_fit_the_weights(tmp_path: Path, half: type, field: str) -> None:
-    card = write_vae(tmp_path, architecture={field: 14})
-    with refused(f"architecture.{field}", "14", "as the weights have"):
-        half(card)
-    for value in ("14", 0, 2.5, True):
-        card = write_vae(tmp_path, architecture={field: value})
-        with refused(f"card architecture.{field}", repr(value), "an integer above 0"):
-            half(card)
-
-
-@pytest.mark.parametrize(("half", "prefix"), [(VaeEncoderModel, "encoder."), (VaeDecoderModel, "decoder.")])
-def test_weights_of_the_other_half_only(tmp_path: Path, half: type, prefix: str) -> None:
-    """Each end needs its own half of the weights, and needs no other."""
-    tensors = vae_tensors()
-    own = {name: t for name, t in tensors.items() if name.startswith(prefix)}
-    half(write_vae(tmp_path, own))
-    other = {name: t for name, t in tensors.items() if not name.startswith(prefix)}
-    with refused("card weights", "Missing key", "layers"):
-        half(write_vae(tmp_path, other))
-    with refused("card weights", "Unexpected key", "layers"):
-        half(write_vae(tmp_path, own | {f"{prefix}extra": np.zeros(1, np.float32)}))
-
-
-@pytest.mark.parametrize("half", [VaeEncoderModel, VaeDecoderModel])
-def test_card_without_weights(tmp_path: Path, half: type) -> None:
-    write_vae(tmp_path)
-    path = tmp_path / "card.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "weights": None}).replace(', "weights": null', ""))
-    with refused("card weights", "nothing", "the weights of a vae"):
-        half(load_card(tmp_path))
-
-
-def test_missing_and_foreign_weights(tmp_path: Path) -> None:
-    write_vae(tmp_path)
-    weights = tmp_path / "weights.safetensors"
-    weights.write_bytes(weights.read_bytes() + b"\0")
-    with refused("card weights.sha256"):
-        load_card(tmp_path)
-    weights.unlink()
-    with refused("card weights.file", str(weights), "an existing file"):
-        load_card(tmp_path)
-
-
-@pytest.mark.parametrize("half", [VaeEncoderModel, VaeDecoderModel])
-def test_half_precision_weights(tmp_path: Path, half: type) -> None:
-    """The shipped models are stored in half precision and computed in double."""
-    model = half(write_vae(tmp_path, {name: t.astype(np.float16) for name, t in vae_tensors().items()}))
-    assert {t.dtype.itemsize for t in model._network.state_dict().values()} == {8}
 
 
 def test_weights_that_are_not_finite(card: ModelCard, tmp_path: Path) -> None:

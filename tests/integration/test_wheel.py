@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("decoder", "encoder", "experiments", "gumbelcast", "gumbelcast.v1", "shared_rng", "zoo")
+PACKAGES = ("decoder", "encoder", "experiments", "gumbelcast", "gumbelcast.v1", "networks", "shared_rng", "zoo")
 
 
 def run(*command: str | Path, cwd: Path, seconds: float = 180.0) -> str:

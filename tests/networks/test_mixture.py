@@ -14,8 +14,9 @@ import torch
 from safetensors.torch import save_file
 
 from decoder import Decoder, load_decoder_model
-from decoder.mixture import Mixture, MixtureNetwork, log_normal
 from decoder.vae import VaeDecoderModel
+from networks import vae
+from networks.mixture import Mixture, MixtureNetwork, log_normal
 from shared_rng import ModelCard, load_card, pack
 from tests.models import make_session, refused, uniforms
 
@@ -141,17 +142,17 @@ def test_a_batch_of_one_gives_the_same_picks(tmp_path: Path) -> None:
 def test_card_that_does_not_fit_the_weights(tmp_path: Path, field: str) -> None:
     card = write(tmp_path, {field: 14})
     with refused(f"architecture.{field}", "14", "as the weights have"):
-        VaeDecoderModel(card)
+        vae.load_decoder(card)
     for value in ("14", 0, 2.5, True):
         card = write(tmp_path, {field: value})
         with refused(f"card architecture.{field}", repr(value), "an integer above 0"):
-            VaeDecoderModel(card)
+            vae.load_decoder(card)
 
 
 def test_unknown_heads_are_refused(tmp_path: Path) -> None:
     with refused("card architecture.weights_head", "'mixtures'", "'mixture'"):
-        VaeDecoderModel(write(tmp_path, {"weights_head": "mixtures"}))
+        vae.load_decoder(write(tmp_path, {"weights_head": "mixtures"}))
     with refused("card weights", "Missing key", "the decoder's layers"):
-        VaeDecoderModel(write(tmp_path, {"weights_head": None, "estimator_hidden": 8}))
+        vae.load_decoder(write(tmp_path, {"weights_head": None, "estimator_hidden": 8}))
     with refused("card architecture.network", "convolutional", "mixture"):
-        VaeDecoderModel(write(tmp_path, {"network": "convolutional"}))
+        vae.load_decoder(write(tmp_path, {"network": "convolutional"}))

@@ -1,4 +1,4 @@
-"""Images, decoder's half with a density in closed form: p_{W|T} is a mixture of Gaussians that t names.
+"""A decoder's network with a density in closed form: p_{W|T} is a mixture of Gaussians that t names.
 
 A mixture density network (Bishop, 1994) in place of appendix D.4's estimator of a density ratio: p_{W|T} integrates to
 one whatever the weights are, so that a loss can speak of the probability that a decoder picks the encoder's sample.
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from networks.layers import connected_layers
 from shared_rng import CodecError, ModelCard
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
@@ -60,16 +61,12 @@ class MixtureNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.latent_dimension = latent_dimension
-        self.features = nn.Sequential(nn.Linear(side_size, hidden), nn.ReLU(), nn.Linear(hidden, features), nn.ReLU())
+        self.features = nn.Sequential(*connected_layers(side_size, hidden, features), nn.ReLU())
         self.fusion_side = nn.Linear(features, hidden)
-        self.fusion_latent = nn.Sequential(
-            nn.Linear(latent_dimension, fusion), nn.ReLU(), nn.Linear(fusion, 2 * hidden)
-        )
-        self.reconstruction = nn.Sequential(
-            nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, source_size), nn.Tanh()
-        )
+        self.fusion_latent = connected_layers(latent_dimension, fusion, 2 * hidden)
+        self.reconstruction = nn.Sequential(nn.ReLU(), *connected_layers(hidden, hidden, source_size), nn.Tanh())
         size = components * (1 + 2 * latent_dimension)
-        self.mixture = nn.Sequential(nn.Linear(features, mixture), nn.ReLU(), nn.Linear(mixture, size))
+        self.mixture = connected_layers(features, mixture, size)
         self.components = components
 
     def reconstruct(self, latents: Tensor, features: Tensor) -> Tensor:
@@ -95,7 +92,7 @@ class MixtureNetwork(nn.Module):
         return own.log_density(latents.unsqueeze(-2)).squeeze(-1) - log_normal(latents)
 
 
-def network_from_card(card: ModelCard) -> MixtureNetwork:
+def decoder_from_card(card: ModelCard) -> MixtureNetwork:
     """An untrained network of the card's architecture.
 
     Raises:

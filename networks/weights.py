@@ -1,9 +1,9 @@
-"""Weights of the decoder's half of an image model: read without pickle, checked before any layer takes memory."""
+"""Weights of one end's half of an image model: read without pickle, checked before any layer takes memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -12,20 +12,24 @@ from torch import Tensor, nn
 
 from shared_rng import CodecError, ModelCard
 
-PREFIX = "decoder."
+End = Literal["encoder", "decoder"]
 
 _Network = TypeVar("_Network", bound=nn.Module)
 
 
 def load_network(
-    card: ModelCard, build: Callable[[ModelCard], _Network], require_sizes: Callable[[dict[str, Tensor]], None]
+    card: ModelCard,
+    end: End,
+    build: Callable[[ModelCard], _Network],
+    require_sizes: Callable[[ModelCard, dict[str, Tensor]], None],
 ) -> _Network:
-    """The network of a card with its weights, in double precision, ready to compute.
+    """The network of one end with its weights, in double precision, ready to compute.
 
     Double precision makes a pick independent of batch size, thread count and instruction set in practice.
 
     Args:
         card: the card.
+        end: whose network; a file's names begin with it.
         build: makes the untrained network.
         require_sizes: compares the card with the weights, by layer; called where all layers are there with as many
             axes as they should have.
@@ -46,15 +50,21 @@ def load_network(
             network = build(card).double()
     except RuntimeError as error:
         raise CodecError("card architecture", str(error).splitlines()[0], "sizes that a network can have") from error
-    own = {name.removeprefix(PREFIX): tensor for name, tensor in tensors.items() if name.startswith(PREFIX)}
+    own = half_of(tensors, end)
     for name, tensor in own.items():
         if not tensor.is_floating_point():
-            raise CodecError(f"card weights, {PREFIX}{name}", tensor.dtype, "floating-point numbers")
+            raise CodecError(f"card weights, {end}.{name}", tensor.dtype, "floating-point numbers")
     layers = network.state_dict()
     if set(own) == set(layers) and all(own[name].ndim == layer.ndim for name, layer in layers.items()):
-        require_sizes(own)
+        require_sizes(card, own)
     try:
         network.load_state_dict({name: tensor.double() for name, tensor in own.items()}, assign=True)
     except RuntimeError as error:
-        raise CodecError("card weights", str(error), "the decoder's layers") from error
+        raise CodecError("card weights", str(error), f"the {end}'s layers") from error
     return network.eval()
+
+
+def half_of(tensors: dict[str, Tensor], end: End) -> dict[str, Tensor]:
+    """The weights of one end, by the names of its network, of those of both."""
+    prefix = f"{end}."
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

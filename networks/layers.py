@@ -1,12 +1,22 @@
-"""The convolutional networks of a decoder in the paper's architecture (arXiv 2506.05632, appendix D.4)."""
+"""Stacks of layers: fully connected ones, and those of the paper's architecture (arXiv 2506.05632, appendix D.4)."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from torch import Tensor, nn
 
 from shared_rng import CodecError
 
 CHANNELS = (64, 128, 256)
+
+
+def connected_layers(*sizes: int) -> nn.Sequential:
+    """[..., sizes[0]] → [..., sizes[-1]]: fully connected layers with ReLU between them."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(sizes):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
 
 
 class _AsImages(nn.Module):
@@ -34,14 +44,16 @@ class _AsFlat(nn.Module):
         return images[:, :, : self._height, : self._width].permute(0, 2, 3, 1).flatten(1)
 
 
-def convolutional_features(shape: tuple[int, ...], outputs: int) -> nn.Sequential:
-    """Flat side information of ``shape`` → features [B, outputs]: three convolutions and one layer.
+def convolutional_layers(shape: tuple[int, ...], outputs: int) -> nn.Sequential:
+    """Flat images of ``shape`` → [B, outputs]: three convolutions, two of which halve the size, and one layer.
 
     Raises:
         CodecError: the images are too small.
     """
     first, second, third = CHANNELS
-    convolutions = nn.Sequential(
+    if min(shape[:2]) < 4:
+        raise CodecError("image of a convolutional network", f"{shape[0]}×{shape[1]} pixels", "at least 4×4")
+    return nn.Sequential(
         _AsImages(shape),
         nn.Conv2d(1 if len(shape) == 2 else shape[2], first, kernel_size=3, padding=1),
         nn.ReLU(),
@@ -50,11 +62,8 @@ def convolutional_features(shape: tuple[int, ...], outputs: int) -> nn.Sequentia
         nn.Conv2d(second, third, kernel_size=4, stride=2, padding=1),
         nn.ReLU(),
         nn.Flatten(),
+        nn.Linear(third * (shape[0] // 4) * (shape[1] // 4), outputs),
     )
-    if min(shape[:2]) < 4:
-        raise CodecError("image of a convolutional network", f"{shape[0]}×{shape[1]} pixels", "at least 4×4")
-    width = third * (shape[0] // 4) * (shape[1] // 4)
-    return nn.Sequential(*convolutions, nn.Linear(width, outputs), nn.ReLU())
 
 
 def convolutional_reconstruction(inputs: int, hidden: int, shape: tuple[int, ...]) -> nn.Sequential:
@@ -62,9 +71,7 @@ def convolutional_reconstruction(inputs: int, hidden: int, shape: tuple[int, ...
     first, second, third = CHANNELS
     height, width = -(-shape[0] // 4), -(-shape[1] // 4)
     return nn.Sequential(
-        nn.Linear(inputs, hidden),
-        nn.ReLU(),
-        nn.Linear(hidden, third * height * width),
+        *connected_layers(inputs, hidden, third * height * width),
         nn.ReLU(),
         nn.Unflatten(1, (third, height, width)),
         nn.ConvTranspose2d(third, second, kernel_size=4, stride=2, padding=1),
