@@ -28,7 +28,7 @@ test-oldest:
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet --requirement tests/oldest.txt
 	PYTHONPATH=$(CURDIR):$(CURDIR)/proto $(OLDEST)/bin/python -m pytest -p no:cacheprovider tests/test_golden_messages.py tests/shared_rng \
-		tests/encoder tests/decoder tests/integration/test_equivalence.py tests/integration/test_service_options.py
+		tests/encoder tests/decoder tests/networks tests/integration/test_equivalence.py tests/integration/test_service_options.py
 
 # Other examples every time, for longer than in `make test`.
 fuzz: $(STAMP)
