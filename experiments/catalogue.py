@@ -102,8 +102,8 @@ def models_for(models: Sequence[Model], recipe: str, dataset: str, decoders: int
 
 
 def folder_name(dataset: str, recipe: str, options: Any, training: TrainingOptions) -> str:
-    """Folder of a model with these options."""
-    values = asdict(options) | {"epochs": training.epochs, "seed": training.seed}
+    """Folder of a model with these options; what it starts from follows from them."""
+    values = asdict(options) | {"epochs": training.epochs, "seed": training.seed, "start": None}
     texts = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in values.items()}
     parts = [f"{name.replace('_', '-')}-{text}" for name, text in texts.items() if text != "None"]
     return "_".join([dataset, recipe, *parts])

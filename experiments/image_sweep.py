@@ -12,18 +12,19 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.catalogue import Model, folder_name, models_for
+from experiments.catalogue import Model, models_for
 from experiments.image_cells import CellTrials
 from experiments.image_choices import Choices
 from experiments.image_extras import write_pool_sizes
 from experiments.image_records import cell_record, with_gains
 from experiments.image_references import ReferenceUnit, reference_record
+from experiments.image_training import TrainingPlan, is_trained, train_all
 from experiments.image_work import (
     Cell,
     CodingUnit,
@@ -32,14 +33,12 @@ from experiments.image_work import (
     TrainingUnit,
     code_unit,
     source_arrays,
-    train_unit,
     workers,
 )
 from experiments.progress import progress
 from experiments.recipes import recipe_kind
 from experiments.results import RESULTS_NAME, Record, Results
 from shared_rng import CodecError, load_card
-from shared_rng.card import CARD_NAME
 
 CHUNK = 500
 """Messages a unit of work."""
@@ -60,7 +59,7 @@ class ImageSweepOptions:
         messages: test images, the first ones.
         coding_seeds: number of seeds of common randomness.
         choose_messages: held-out images on which settings are compared, the last ones.
-        largest_pool: settings of a larger N are left out.
+        largest_pool: settings of a larger N are left out where a model has smaller ones.
         epochs: of models that have to be trained; None for what suits the recipe.
         training_seed: of models that have to be trained.
 
@@ -85,6 +84,9 @@ class ImageSweepOptions:
                 raise CodecError(name, getattr(self, name), "at least 1")
         for recipe in self.recipes:
             recipe_kind(recipe)
+        if not self.cells():
+            given = f"recipes {', '.join(self.recipes)} with K {', '.join(map(str, self.decoders))}"
+            raise CodecError("recipes, decoders, bins", given, "at least one cell; some recipes are for K of 2 or more")
 
     def cells(self) -> list[Cell]:
         """All cells, recipe by recipe."""
@@ -93,6 +95,7 @@ class ImageSweepOptions:
             for recipe in self.recipes
             for coupling in recipe_kind(recipe).couplings
             for k in self.decoders
+            if k >= recipe_kind(recipe).least_decoders
             for bins in self.bins
         ]
 
@@ -136,6 +139,7 @@ class ImageSweep:
         self._held_out = DataPlace(options.dataset, data, "held_out")
         self._named = list(named)
         self._models = models or out / "models"
+        self._plan = TrainingPlan(self.test_images, self._models, options.epochs, options.training_seed)
         self._identity = {
             "experiment": f"sweep {options.dataset}",
             "models": [model.folder.name for model in named],
@@ -165,39 +169,28 @@ class ImageSweep:
 
     def _candidates(self, cells: Sequence[Cell], pool: ProcessPoolExecutor) -> dict[Cell, list[Setting]]:
         """Settings to choose from for each cell; trains what is missing first."""
-        missing: dict[Path, TrainingUnit] = {}
+        missing: list[TrainingUnit] = []
         folders: dict[Cell, list[Path]] = {}
         for cell in cells:
             named = models_for(self._named, cell.recipe, self.options.dataset, cell.decoders, cell.bins)
-            folders[cell] = [model.folder for model in named]
-            for unit in () if named else self._training(cell.recipe, cell.decoders, cell.bins):
-                folders[cell].append(unit.out)
-                if not (unit.out / CARD_NAME).is_file():
-                    missing[unit.out] = unit
-        self._train(list(missing.values()), pool)
+            units = [] if named else self._plan.units(cell.recipe, cell.decoders, cell.bins)
+            folders[cell] = [model.folder for model in named] or [unit.out for unit in units]
+            missing += [unit for unit in units if not is_trained(unit)]
+        train_all(missing, pool, self._trained)
         return {cell: list(self._settings(cell, own)) for cell, own in folders.items()}
 
-    def _train(self, missing: Sequence[TrainingUnit], pool: ProcessPoolExecutor) -> None:
-        self._bar.update(self._task, description="training", total=len(missing), completed=0)
-        for number, folder in enumerate(pool.map(train_unit, missing), start=1):
-            self._bar.update(self._task, completed=number)
-            self._bar.console.print(f"trained {number} of {len(missing)}: {folder.name}")
-
-    def _training(self, recipe: str, decoders: int, bins: int) -> Iterator[TrainingUnit]:
-        """How each model of a recipe's grid would be trained."""
-        kind = recipe_kind(recipe)
-        training = replace(kind.training, seed=self.options.training_seed)
-        if self.options.epochs is not None:
-            training = replace(training, epochs=self.options.epochs)
-        for options in kind.grid(decoders, bins):
-            name = folder_name(self.options.dataset, recipe, options, training)
-            yield TrainingUnit(self.test_images, recipe, options, training, self._models / name)
+    def _trained(self, done: int, total: int, name: str) -> None:
+        self._bar.update(self._task, description="training", total=total, completed=done)
+        if name:
+            self._bar.console.print(f"trained {done} of {total}: {name}")
 
     def _settings(self, cell: Cell, folders: Sequence[Path]) -> Iterator[Setting]:
         for folder in folders:
-            for fields in recipe_kind(cell.recipe).pools(load_card(folder), cell.decoders, cell.bins):
-                if cell.bins <= fields["pool_size"] <= self.options.largest_pool:
-                    yield Setting.of(folder, fields)
+            pools = recipe_kind(cell.recipe).pools(load_card(folder), cell.decoders, cell.bins)
+            usable = [fields for fields in pools if fields["pool_size"] >= cell.bins]
+            small = [fields for fields in usable if fields["pool_size"] <= self.options.largest_pool]
+            for fields in small or usable[:1]:
+                yield Setting.of(folder, fields)
 
     def _choose(self, candidates: dict[Cell, list[Setting]], pool: ProcessPoolExecutor) -> None:
         """Try the settings of the cells that have a choice: of each model, pools in order as long as the next helps."""
@@ -241,8 +234,8 @@ class ImageSweep:
         messages = min(self.options.messages, len(source_arrays(self.test_images)))
         units, missing = [], []
         for k in self.options.decoders:
-            (training,) = self._training("zero-bits", k, 1)
-            missing += [] if (training.out / CARD_NAME).is_file() else [training]
+            (training,) = self._plan.units("zero-bits", k, 1)
+            missing += [] if is_trained(training) else [training]
             seed = self.options.training_seed
             units.append(ReferenceUnit(self.test_images, "zero-bits", k, 1, messages, training.out, seed))
             units.append(ReferenceUnit(self.test_images, "linear", k, 1, messages))
@@ -250,7 +243,7 @@ class ImageSweep:
         units.append(ReferenceUnit(self.test_images, "components", 1, 1, messages))
         left = [unit for unit in units if (unit.name, "none", unit.decoders, unit.bins) not in self.records]
         if any(unit.name == "zero-bits" for unit in left):
-            self._train(missing, pool)
+            train_all(missing, pool, self._trained)
         self._bar.update(self._task, description="references", total=len(left), completed=0)
         for unit, record in zip(left, pool.map(reference_record, left), strict=True):
             self.records[unit.name, "none", unit.decoders, unit.bins] = record

@@ -90,13 +90,14 @@ class CodingUnit:
 
 @dataclass(frozen=True)
 class TrainingUnit:
-    """One model to train."""
+    """One model to train; ``after`` is the one that it starts from, trained before it, or None."""
 
     place: DataPlace
     recipe: str
     options: Any
     training: TrainingOptions
     out: Path
+    after: TrainingUnit | None = None
 
 
 def workers(count: int) -> ProcessPoolExecutor:

@@ -7,7 +7,7 @@ an option that a recipe does not have is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from experiments.codebook_recipe import CodebookOptions, ListRecipe, QuantiserRecipe
@@ -35,6 +35,10 @@ class RecipeKind:
             not the default. They are tried in this order as long as the next is better.
         training: options of the loop that are the recipe's defaults.
         couplings: those that are measured; each cell's choice is made for each of them.
+        start: recipe, K and L_max of the model that a sweep starts a cell's model from, or None for nothing. It is the
+            same whatever else a sweep measures, so that a cell measured alone has the same model.
+        continued: the same as ``training`` of models that start from another; None if none does.
+        least_decoders: cells of fewer are left out of sweeps.
     """
 
     options: type[Any]
@@ -43,6 +47,28 @@ class RecipeKind:
     pools: Callable[[ModelCard, int, int], Sequence[dict[str, Any]]]
     training: TrainingOptions
     couplings: tuple[Coupling, ...] = ("gls", "baseline")
+    start: Callable[[int, int], tuple[str, int, int] | None] = lambda decoders, bins: None
+    continued: TrainingOptions | None = None
+    least_decoders: int = 1
+
+
+def _region_start(decoders: int, bins: int) -> tuple[str, int, int] | None:
+    """Models of 16 bins are trained first, all others from them: with fewer bins the latent may collapse."""
+    return None if bins == 16 else (RegionRecipe.name, decoders, 16)
+
+
+def _fewer_bins(recipe: str) -> Callable[[int, int], tuple[str, int, int] | None]:
+    """From the recipe's own model of the next smaller power of 4: 4 ← 8, 16 and 16 ← 32, 64."""
+
+    def start(decoders: int, bins: int) -> tuple[str, int, int] | None:
+        fewer = 4 ** ((bins.bit_length() - 2) // 2)
+        return None if fewer < 4 else (recipe, decoders, fewer)
+
+    return start
+
+
+def _list_of_the_cell(decoders: int, bins: int) -> tuple[str, int, int]:
+    return ListRecipe.name, decoders, bins
 
 
 def _region_grid(decoders: int, bins: int) -> list[RegionOptions]:
@@ -70,6 +96,10 @@ def _no_pools(card: ModelCard, decoders: int, bins: int) -> list[dict[str, Any]]
     return []
 
 
+_REGION = TrainingOptions(epochs=12, batch=256, learning_rate=2e-3, ramp=0.05, clip=50.0)
+_CODEBOOK = TrainingOptions(epochs=16)
+_CODEBOOK_CONTINUED = TrainingOptions(epochs=6)
+
 RECIPES: dict[str, RecipeKind] = {
     PaperRecipe.name: RecipeKind(PaperOptions, PaperRecipe, paper_grid, paper_pools, TrainingOptions(epochs=30)),
     RegionRecipe.name: RecipeKind(
@@ -77,20 +107,45 @@ RECIPES: dict[str, RecipeKind] = {
         RegionRecipe,
         _region_grid,
         _region_pools,
-        TrainingOptions(epochs=12, batch=256, learning_rate=2e-3, ramp=0.05, clip=50.0),
+        _REGION,
+        start=_region_start,
+        continued=replace(_REGION, epochs=4),
     ),
     # A reference: it takes no messages, so it has no cells of its own.
     ZeroBitsRecipe.name: RecipeKind(
         ZeroBitsOptions, ZeroBitsRecipe, _zero_bits_grid, _no_pools, TrainingOptions(epochs=12), ()
     ),
+    # With one decoder, list and discrete are the quantiser.
     ListRecipe.name: RecipeKind(
-        CodebookOptions, ListRecipe, _codebook_grid, _codebook_pools, TrainingOptions(epochs=20), ("list",)
+        CodebookOptions,
+        ListRecipe,
+        _codebook_grid,
+        _codebook_pools,
+        _CODEBOOK,
+        ("list",),
+        start=_fewer_bins(ListRecipe.name),
+        continued=_CODEBOOK_CONTINUED,
+        least_decoders=2,
     ),
     QuantiserRecipe.name: RecipeKind(
-        CodebookOptions, QuantiserRecipe, _codebook_grid, _codebook_pools, TrainingOptions(epochs=20), ("gls",)
+        CodebookOptions,
+        QuantiserRecipe,
+        _codebook_grid,
+        _codebook_pools,
+        _CODEBOOK,
+        ("gls",),
+        start=_fewer_bins(QuantiserRecipe.name),
+        continued=_CODEBOOK_CONTINUED,
     ),
     DiscreteRecipe.name: RecipeKind(
-        CodebookOptions, DiscreteRecipe, _codebook_grid, _codebook_pools, TrainingOptions(epochs=20)
+        CodebookOptions,
+        DiscreteRecipe,
+        _codebook_grid,
+        _codebook_pools,
+        _CODEBOOK,
+        start=_list_of_the_cell,
+        continued=replace(_CODEBOOK, epochs=4),
+        least_decoders=2,
     ),
 }
 

@@ -10,7 +10,7 @@ import pytest
 
 from decoder import load_decoder_model
 from encoder import load_encoder_model
-from experiments import image_sweep, images, paper_recipe
+from experiments import image_sweep, image_training, images, paper_recipe
 from experiments.catalogue import Model, named_models
 from experiments.coding import code_in_process
 from experiments.image_choices import Choices
@@ -167,8 +167,8 @@ def test_goes_on_where_it_ended(out: Path, data: Path, tmp_path: Path, monkeypat
     (tmp_path / "errors").mkdir()
     for file in (out / "errors").iterdir():
         (tmp_path / "errors" / file.name).write_bytes(file.read_bytes())
-    for name in ("train_unit", "CHOICE_SEED"):
-        monkeypatch.setattr(image_sweep, name, None)
+    monkeypatch.setattr(image_training, "train_unit", None)
+    monkeypatch.setattr(image_sweep, "CHOICE_SEED", None)
     found = ImageSweep(OPTIONS, data, tmp_path, models=out / "models").run(1)
     assert [same(record) for record in found.records] == [same(record) for record in finished.records]
 
@@ -181,7 +181,7 @@ def test_other_options_are_another_run(out: Path, data: Path) -> None:
 def test_named_model(out: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Used for every cell, and nothing is trained."""
     folder = next((out / "models").iterdir())
-    monkeypatch.setattr(image_sweep, "train_unit", None)
+    monkeypatch.setattr(image_training, "train_unit", None)
     monkeypatch.setattr(paper_recipe, "POOL_SIZES", (32,))
     named = named_models([str(folder)], "mnist")
     assert named == [Model(folder, load_card(folder))]
