@@ -195,7 +195,8 @@ def sweep_command(dataset: str) -> Callable[..., None]:
     ) -> None:
         from experiments import image_report, report
         from experiments.catalogue import named_models
-        from experiments.image_sweep import ImageSweep, ImageSweepOptions
+        from experiments.image_grid import ImageSweepOptions
+        from experiments.image_sweep import ImageSweep
 
         numbers = {
             "messages": messages,
@@ -220,7 +221,7 @@ def sweep_command(dataset: str) -> Callable[..., None]:
         except (ValueError, OSError) as error:
             fail(error, EXIT_INPUT)
         title = f"{dataset}, {results.records[0].messages} messages a cell, best of K"
-        report.print_table(title, image_report.COLUMNS, image_report.table(results.records))
+        report.print_table(title, *image_report.short_table(results.records))
         print(f"results.json, report.html and its plots are in {page.parent}")
 
     tables = {"mnist": "13 and 14 on MNIST", "cifar10": "15 and 16 on CIFAR-10"}[dataset]

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
-
-import jinja2
 
 from experiments import image_plots, plots
 from experiments.image_extras import examples, pool_sizes_folder
 from experiments.image_sweep import ImageSweep
+from experiments.pages import image_data, write_page
 from experiments.paper import paper_figure
 from experiments.results import RESULTS_NAME, Record, Results
 
@@ -20,6 +17,8 @@ COLUMNS = (
     "recipe", "coupling", "K", "bits", "mse_paper", "± s.e.", "paper's", "gain ± s.e.", "half, [-1, 1]", "mse, [0, 1]",
     "PSNR (dB)", "match", "match, each", "mse_paper, each", "no mismatch", "N", "model",
 )  # fmt: skip
+SHORT = ("recipe", "coupling", "K", "bits", "mse_paper", "± s.e.", "paper's", "gain ± s.e.", "PSNR (dB)", "match")
+"""Columns that a terminal is wide enough for."""
 CONVENTIONS = (
     "mse_paper: pixels in [-1, 1], squared error averaged over the whole image with the half of the side information "
     "left blank. half: the same averaged over the source half alone, twice that. mse: pixels in [0, 1], source half, "
@@ -42,7 +41,7 @@ class _Figure:
 
     @property
     def data(self) -> str:
-        return base64.b64encode(self.file.read_bytes()).decode("ascii")
+        return image_data(self.file)
 
 
 def row(record: Record) -> list[str]:
@@ -106,9 +105,10 @@ def write_report(sweep: ImageSweep, results: Results) -> Path:
         plots.examples(example, out / f"examples-{recipe}.png")
         caption = "Messages on which a decoder picked the encoder's sample, then messages on which none did."
         figures.append(_Figure(f"Examples, recipe {recipe}", out / f"examples-{recipe}.png", caption))
-    template = resources.files("experiments").joinpath("templates", "sweep.html").read_text(encoding="utf-8")
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    page = environment.from_string(template).render(
+    path = out / "report.html"
+    write_page(
+        path,
+        "sweep.html",
         title=f"{results.configuration['dataset']}: MSE against bits",
         figures=figures,
         conventions=[CONVENTIONS, *([READING] if results.configuration["dataset"] == "cifar10" else [])],
@@ -116,11 +116,15 @@ def write_report(sweep: ImageSweep, results: Results) -> Path:
         rows=table(records),
         configuration=results.configuration,
     )
-    path = out / "report.html"
-    path.write_text(page, encoding="utf-8")
     return path
 
 
 def table(records: Sequence[Record]) -> list[list[str]]:
     """All lines of the table."""
     return [row(record) for record in records]
+
+
+def short_table(records: Sequence[Record]) -> tuple[Sequence[str], list[list[str]]]:
+    """Columns and lines for a terminal; the page and ``results.json`` have the rest."""
+    places = [COLUMNS.index(name) for name in SHORT]
+    return SHORT, [[line[place] for place in places] for line in table(records)]

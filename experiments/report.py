@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 
-import jinja2
 from rich.console import Console
 from rich.table import Table
 
+from experiments.pages import image_data, write_page
 from experiments.paper import PaperFigure, paper_figure
 from experiments.results import Record, Results
 
@@ -141,21 +139,16 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 def write_report(results: Results, folder: Path, rate_distortion: Path, examples: Path) -> Path:
     """Write ``report.html``, which needs no other file; returns its path."""
-    template = resources.files("experiments").joinpath("templates", "report.html").read_text(encoding="utf-8")
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    page = environment.from_string(template).render(
-        decoders=max(record.decoders for record in results.records),
-        messages=results.records[0].messages,
-        rate_distortion=_base64(rate_distortion),
-        examples=_base64(examples),
+    path = folder / "report.html"
+    decoders = max(record.decoders for record in results.records)
+    write_page(
+        path,
+        "report.html",
+        title=f"One encoder, {decoders} decoders, {results.records[0].messages} digits: MSE against bits",
+        rate_distortion=image_data(rate_distortion),
+        examples=image_data(examples),
         columns=IMAGE_COLUMNS,
         rows=[image_row(record) for record in results.records],
         configuration=results.configuration,
     )
-    path = folder / "report.html"
-    path.write_text(page, encoding="utf-8")
     return path
-
-
-def _base64(path: Path) -> str:
-    return base64.b64encode(path.read_bytes()).decode("ascii")

@@ -109,3 +109,13 @@ def test_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dataset: str) -> 
     assert 'src="http' not in page
     assert page.count("<tr>") == 1 + len(CODED) + len(REFERENCES)
     assert ("states no pixel scale" in page) == (dataset == "cifar10")
+
+
+def test_short_table() -> None:
+    """A terminal's table has fewer columns and no other figures."""
+    columns, lines = image_report.short_table(CODED)
+    assert "model" not in columns
+    whole = [dict(zip(image_report.COLUMNS, line, strict=True)) for line in image_report.table(CODED)]
+    assert [dict(zip(columns, line, strict=True)) for line in lines] == [
+        {name: line[name] for name in columns} for line in whole
+    ]

@@ -14,7 +14,8 @@ from experiments import image_sweep, image_training, images, paper_recipe
 from experiments.catalogue import Model, named_models
 from experiments.coding import code_in_process
 from experiments.image_choices import Choices
-from experiments.image_sweep import ImageSweep, ImageSweepOptions
+from experiments.image_grid import ImageSweepOptions
+from experiments.image_sweep import ImageSweep
 from experiments.image_work import Setting
 from experiments.images import MNIST
 from experiments.results import Record, Results

@@ -1,0 +1,107 @@
+"""How models that a sweep lacks are trained: from which other, in what order, and that a cell alone is the same."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import image_training
+from experiments.image_grid import ImageSweepOptions
+from experiments.image_training import TrainingPlan, train_all
+from experiments.image_work import DataPlace, TrainingUnit
+from experiments.recipes import RECIPES
+from tests.models import refused
+
+PLACE = DataPlace("mnist", None)
+
+
+def chain(unit: TrainingUnit | None) -> list[tuple[str, int, int]]:
+    """Recipe, bins and epochs of a unit and of all that it starts from."""
+    found = []
+    while unit is not None:
+        found.append((unit.recipe, unit.options.bins, unit.training.epochs))
+        unit = unit.after
+    return found
+
+
+@pytest.mark.parametrize(
+    ("recipe", "bins", "expected"),
+    [
+        ("list", 4, [("list", 4, 16)]),
+        ("list", 8, [("list", 8, 6), ("list", 4, 16)]),
+        ("list", 64, [("list", 64, 6), ("list", 16, 6), ("list", 4, 16)]),
+        ("quantiser", 32, [("quantiser", 32, 6), ("quantiser", 16, 6), ("quantiser", 4, 16)]),
+        ("discrete", 16, [("discrete", 16, 4), ("list", 16, 6), ("list", 4, 16)]),
+        ("region", 16, [("region", 16, 12)]),
+        ("region", 4, [("region", 4, 4), ("region", 16, 12)]),
+    ],
+)
+def test_chains(tmp_path: Path, recipe: str, bins: int, expected: list[tuple[str, int, int]]) -> None:
+    (unit,) = TrainingPlan(PLACE, tmp_path, None, 1).units(recipe, 4, bins)
+    assert chain(unit) == expected
+    assert unit.options.start == (None if unit.after is None else str(unit.after.out))
+
+
+def test_epochs_and_seed_are_those_of_all(tmp_path: Path) -> None:
+    (unit,) = TrainingPlan(PLACE, tmp_path, 3, 7).units("discrete", 2, 16)
+    assert [epochs for _, _, epochs in chain(unit)] == [3, 3, 3]
+    assert unit.after is not None
+    assert (unit.training.seed, unit.after.training.seed) == (7, 7)
+    assert unit.out == tmp_path / "mnist_discrete_decoders-2_bins-16_epochs-3_seed-7"
+
+
+class Pool(ThreadPoolExecutor):
+    """Says which model was submitted when, and which were finished then."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(2)
+        self.folder = folder
+        self.submitted: list[tuple[str, set[str]]] = []
+
+    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """See the base class."""
+        self.submitted.append((args[0].out.name, {path.parent.name for path in self.folder.glob("*/card.json")}))
+        return super().submit(function, *args, **kwargs)
+
+
+def pretend(unit: TrainingUnit) -> Path:
+    """Train a model in no time."""
+    unit.out.mkdir(parents=True)
+    (unit.out / "card.json").write_text("{}", encoding="utf-8")
+    return unit.out
+
+
+def test_each_after_its_start_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_training, "train_unit", pretend)
+    plan = TrainingPlan(PLACE, tmp_path, 1, 1)
+    units = [u for recipe in ("discrete", "list") for bins in (4, 16, 64) for u in plan.units(recipe, 4, bins)]
+    pretend(plan.units("list", 4, 4)[0])
+    reports: list[tuple[int, int]] = []
+    with Pool(tmp_path) as pool:
+        train_all(units, pool, lambda done, total, name: reports.append((done, total)))
+    names = [name for name, _ in pool.submitted]
+    assert sorted(names) == sorted(u.out.name for u in units if (u.recipe, u.options.bins) != ("list", 4))
+    finished_at = dict(pool.submitted)
+    assert all(u.after.out.name in finished_at[u.out.name] for u in units if u.after and u.out.name in finished_at)
+    assert reports == [(done, 5) for done in range(6)]
+
+
+def test_a_failure_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(unit: TrainingUnit) -> Path:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(image_training, "train_unit", fail)
+    with Pool(tmp_path) as pool, pytest.raises(OSError, match="disk full"):
+        train_all(TrainingPlan(PLACE, tmp_path, 1, 1).units("list", 4, 16), pool, lambda done, total, name: None)
+
+
+def test_recipes_that_a_sweep_begins_with_two_decoders() -> None:
+    """At K = 1 they are the quantiser, and asking for nothing else is refused."""
+    options = ImageSweepOptions("mnist", recipes=("list", "discrete", "quantiser"), decoders=(1, 2), bins=(4,))
+    assert {cell.recipe for cell in options.cells() if cell.decoders == 1} == {"quantiser"}
+    assert {recipe for recipe, kind in RECIPES.items() if kind.least_decoders > 1} == {"list", "discrete"}
+    with refused("recipes, decoders, bins", "recipes list with K 1", "at least one cell; some recipes are for K of 2"):
+        ImageSweepOptions("mnist", recipes=("list",), decoders=(1,), bins=(4,))
