@@ -12,11 +12,14 @@ import numpy.typing as npt
 
 from shared_rng.errors import CodecError
 
+PIXEL_LIMIT = 1.0
+"""Pixels of images, which are rows of two axes or, in colour, of three, lie in [-1, 1]; scalars have no range."""
+
 
 def checked_batch(
     name: str, values: npt.NDArray[np.floating], row_shape: tuple[int, ...], first_message: int
 ) -> npt.NDArray[np.float64]:
-    """A batch as float64 [B, *row_shape] with B at least 1 and every value finite.
+    """A batch as float64 [B, *row_shape] with B at least 1, every value finite and every pixel in [-1, 1].
 
     Args:
         name: what the values are, for the error.
@@ -25,7 +28,8 @@ def checked_batch(
         first_message: message number of the first row.
 
     Raises:
-        CodecError: the shape is wrong, or a value is NaN or infinite; the offending message is named.
+        CodecError: the shape is wrong, or a value is NaN, infinite or out of range; the first message at fault is
+            named.
     """
     checked = np.asarray(values, dtype=np.float64)
     if checked.ndim != 1 + len(row_shape) or checked.shape[1:] != row_shape or len(checked) == 0:
@@ -35,6 +39,12 @@ def checked_batch(
     if not finite.all():
         row = int(np.argmin(finite))
         raise CodecError(f"{name}, row {row} (message {first_message + row})", "NaN or infinity", "finite values")
+    if len(row_shape) > 1:
+        outside = np.abs(checked) > PIXEL_LIMIT
+        if outside.any():
+            row, *pixel = (int(place) for place in np.argwhere(outside)[0])
+            operand = f"{name}, row {row} (message {first_message + row}), pixel {tuple(pixel)}"
+            raise CodecError(operand, checked[row, *pixel], f"pixels in [{-PIXEL_LIMIT:g}, {PIXEL_LIMIT:g}]")
     return checked
 
 

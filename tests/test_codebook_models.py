@@ -87,7 +87,7 @@ def test_codec(tmp_path: Path, coupling: str) -> None:
     """Every word that a decoder picks is of the bin; a batch of one picks as a batch of many does."""
     card = write_codebook(tmp_path, "list" if coupling == "list" else "gls")
     encoder, decoders = ends(card, coupling=coupling)
-    sources = 20.0 * SOURCES  # far enough apart for a list to use several messages
+    sources = np.sign(2.0 * uniforms(BATCH * 12, 1) - 1.0).reshape(BATCH, 4, 3)  # far enough apart for two messages
     batch = encoder.encode(sources, 5)
     decoded = [decoder.decode(batch.payload, SIDES, 5) for decoder in decoders]
     assert (batch.labels == batch.picks % BINS).all()

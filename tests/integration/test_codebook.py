@@ -19,7 +19,7 @@ from shared_rng import Coupling, find_model, load_card
 from tests.integration.services import Fleet
 from tests.models import refused, uniforms, write_codebook
 
-SOURCES = 20.0 * uniforms(30 * 12, 2).reshape(30, 4, 3) - 10.0
+SOURCES = np.sign(2.0 * uniforms(30 * 12, 1) - 1.0).reshape(30, 4, 3)
 SIDES = [2.0 * uniforms(30 * 6, 3 + k).reshape(30, 3, 2) - 1.0 for k in range(3)]
 
 
