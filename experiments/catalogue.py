@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from experiments.training import TrainingOptions
+from experiments.trainer import TrainingOptions
 from shared_rng import CodecError, ModelCard, find_model, load_card
 from shared_rng.card import CARD_NAME
 

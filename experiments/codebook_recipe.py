@@ -84,11 +84,11 @@ class CodebookRecipe:
             start_from(load_card(find_model(options.start)), Codebook.from_card(card), self.encoder, self.decoder)
 
     def modules(self) -> nn.ModuleDict:
-        """See :meth:`experiments.training.Recipe.modules`."""
+        """See :meth:`experiments.trainer.Recipe.modules`."""
         return nn.ModuleDict({"encoder": self.encoder, "decoder": self.decoder})
 
     def card(self) -> tuple[str, dict[str, Any]]:
-        """See :meth:`experiments.training.Recipe.card`."""
+        """See :meth:`experiments.trainer.Recipe.card`."""
         return "codebook", self._architecture
 
     def words(self, messages: Tensor) -> Tensor:
@@ -139,7 +139,7 @@ class ListRecipe(CodebookRecipe):
         super().__init__(task, options, options.decoders, "list")
 
     def step(self, source: Tensor, sides: Tensor, share_done: float) -> tuple[Tensor, dict[str, float]]:
-        """See :meth:`experiments.training.Recipe.step`."""
+        """See :meth:`experiments.trainer.Recipe.step`."""
         return self.annealed_step(source, sides, self.encoder(source), self.temperature(share_done))
 
     def held_out(self, source: Tensor, sides: Tensor) -> dict[str, float]:
@@ -156,7 +156,7 @@ class QuantiserRecipe(CodebookRecipe):
         super().__init__(task, options, 1, "gls")
 
     def step(self, source: Tensor, sides: Tensor, share_done: float) -> tuple[Tensor, dict[str, float]]:
-        """See :meth:`experiments.training.Recipe.step`."""
+        """See :meth:`experiments.trainer.Recipe.step`."""
         logits = self.encoder(source) / _SHARPNESS
         return self.annealed_step(source, sides, logits, self.temperature(share_done))
 

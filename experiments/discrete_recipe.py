@@ -48,7 +48,7 @@ class DiscreteRecipe(CodebookRecipe):
         return grouped.transpose(-1, -2)
 
     def step(self, source: Tensor, sides: Tensor, share_done: float) -> tuple[Tensor, dict[str, float]]:
-        """See :meth:`experiments.training.Recipe.step`."""
+        """See :meth:`experiments.trainer.Recipe.step`."""
         list_share = _LIST_SHARE if self.options.start is None else 0.0
         logits = self.encoder(source)
         if share_done < list_share:

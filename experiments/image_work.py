@@ -23,7 +23,8 @@ from encoder import EncoderModel, load_encoder_model
 from experiments.datasets import load_images, task_of
 from experiments.image_cells import CellTrials, code_cells
 from experiments.image_task import Images
-from experiments.training import TrainingData, TrainingOptions, train
+from experiments.trainer import TrainingOptions
+from experiments.training import TrainingData, train
 from shared_rng import Coupling, ModelCard, Session, load_card
 
 Floats = npt.NDArray[np.float32]

@@ -91,15 +91,15 @@ class PaperRecipe:
         self.decoder = vae.decoder_from_card(card)
 
     def modules(self) -> nn.ModuleDict:
-        """See :meth:`experiments.training.Recipe.modules`."""
+        """See :meth:`experiments.trainer.Recipe.modules`."""
         return nn.ModuleDict({"encoder": self.encoder, "decoder": self.decoder})
 
     def card(self) -> tuple[str, dict[str, Any]]:
-        """See :meth:`experiments.training.Recipe.card`."""
+        """See :meth:`experiments.trainer.Recipe.card`."""
         return "vae", self._architecture
 
     def step(self, source: Tensor, sides: Tensor, share_done: float) -> tuple[Tensor, dict[str, float]]:
-        """See :meth:`experiments.training.Recipe.step`."""
+        """See :meth:`experiments.trainer.Recipe.step`."""
         return self._losses(source, sides[:, 0], self.options.beta * min(1.0, share_done / _WARM_UP))
 
     def held_out(self, source: Tensor, sides: Tensor) -> dict[str, float]:

@@ -15,7 +15,7 @@ from experiments.discrete_recipe import DiscreteRecipe
 from experiments.image_task import ImageTask
 from experiments.paper_recipe import PaperOptions, PaperRecipe, paper_grid, paper_pools
 from experiments.region_recipe import RegionOptions, RegionRecipe
-from experiments.training import Recipe, TrainingOptions
+from experiments.trainer import Recipe, TrainingOptions
 from experiments.zero_bits_recipe import ZeroBitsOptions, ZeroBitsRecipe
 from shared_rng import CodecError, Coupling, ModelCard
 

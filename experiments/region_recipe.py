@@ -113,15 +113,15 @@ class RegionRecipe:
             _take_weights(load_card(find_model(options.start)), self.encoder, self.decoder)
 
     def modules(self) -> nn.ModuleDict:
-        """See :meth:`experiments.training.Recipe.modules`."""
+        """See :meth:`experiments.trainer.Recipe.modules`."""
         return nn.ModuleDict({"encoder": self.encoder, "decoder": self.decoder, "regions": self.regions})
 
     def card(self) -> tuple[str, dict[str, Any]]:
-        """See :meth:`experiments.training.Recipe.card`."""
+        """See :meth:`experiments.trainer.Recipe.card`."""
         return "vae", self._architecture
 
     def step(self, source: Tensor, sides: Tensor, share_done: float) -> tuple[Tensor, dict[str, float]]:
-        """See :meth:`experiments.training.Recipe.step`."""
+        """See :meth:`experiments.trainer.Recipe.step`."""
         started = self.options.start is not None
         first, last = _STARTED_SOFTNESS if started else _SOFTNESS, _LAST_SOFTNESS
         softness = first * (last / first) ** share_done

@@ -1,29 +1,28 @@
 """One training loop for every recipe: seeded, resumable, with progress, and an export of card and weights.
 
 A recipe brings the networks and the loss; the loop brings batches, crops, Adam with a cosine schedule,
-checkpoints and the card. How to write one: see :class:`Recipe`, and ``experiments/paper_recipe.py`` as an example.
+checkpoints and the card. How to write one: see :class:`experiments.trainer.Recipe`, and
+``experiments/paper_recipe.py`` as an example.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-import pickle
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from encoder.files import to_unit_range
 from experiments.image_task import Images, ImageTask
 from experiments.progress import progress
+from experiments.trainer import Recipe, Trainer, TrainingOptions
 from experiments.training_log import TrainingLog
 from shared_rng import CodecError, ModelCard
 from shared_rng.card import CARD_NAME, load_card, weights_sha256
@@ -32,67 +31,6 @@ WEIGHTS_NAME = "weights.safetensors"
 CHECKPOINT_NAME = "checkpoint.pt"
 EXPORTED = ("encoder.", "decoder.")
 """Prefixes of the weights that a model folder holds: one for each end."""
-
-
-class Recipe(Protocol):
-    """A way to train a model, with its networks.
-
-    The loop seeds torch before it makes a recipe, so networks that are made in the constructor follow the seed.
-    A recipe draws random numbers from torch's global generator alone, and keeps all state in its modules and
-    buffers: the loop saves and restores both.
-
-    Attributes:
-        name: as ``--recipe`` has it.
-        options: a frozen dataclass of plain values, one a command-line option; what is chosen for this recipe.
-        sides: crops of each image that a step takes, K.
-    """
-
-    name: ClassVar[str]
-    options: Any
-    sides: int
-
-    def modules(self) -> nn.ModuleDict:
-        """All that is trained. What lies under ``encoder`` and ``decoder`` is exported, under these names."""
-        ...
-
-    def step(self, source: Tensor, sides: Tensor, share_done: float) -> tuple[Tensor, dict[str, float]]:
-        """Loss of a batch and its parts, by name with their unit where they have one.
-
-        Args:
-            source: [B, A], flat sources in [-1, 1].
-            sides: [B, K, T], flat crops in [-1, 1].
-            share_done: share of all steps that are done, in [0, 1), for schedules.
-        """
-        ...
-
-    def card(self) -> tuple[str, dict[str, Any]]:
-        """The card's ``source`` and ``architecture``."""
-        ...
-
-    def held_out(self, source: Tensor, sides: Tensor) -> dict[str, float]:
-        """Metrics of the exported (rounded) weights on images that training never saw; shapes as in :meth:`step`."""
-        ...
-
-
-@dataclass(frozen=True)
-class TrainingOptions:
-    """What determines a run beside the recipe's own options.
-
-    Attributes:
-        epochs: passes over the training images.
-        batch: images a step.
-        learning_rate: Adam's first step size; it falls to zero along a cosine.
-        seed: of the initial weights, the order of images, the crops and what the recipe draws.
-        ramp: share of the steps over which the step size rises from zero to the cosine, or None.
-        clip: norm at which the gradient is cut, or None.
-    """
-
-    epochs: int = 40
-    batch: int = 128
-    learning_rate: float = 1e-3
-    seed: int = 1
-    ramp: float | None = None
-    clip: float | None = None
 
 
 @dataclass(frozen=True)
@@ -123,94 +61,6 @@ class TrainingData:
     def digest(self) -> str:
         """SHA-256 of the pixels."""
         return hashlib.sha256(self.images.tobytes()).hexdigest()
-
-
-class Trainer:
-    """A recipe with its optimiser; its state can be saved and restored."""
-
-    def __init__(self, recipe: Recipe, options: TrainingOptions, steps: int) -> None:
-        """Train on the GPU where torch finds one.
-
-        Args:
-            recipe: networks and loss.
-            options: of the run.
-            steps: of the whole run.
-        """
-        self.recipe = recipe
-        self.options = options
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.modules = recipe.modules().to(self.device)
-        self.optimiser = torch.optim.Adam(
-            self.modules.parameters(), lr=options.learning_rate, betas=(0.9, 0.99), fused=True
-        )
-        ramp = round(steps * (options.ramp or 0.0))
-        cosine = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimiser, T_max=steps)
-        self.schedule: torch.optim.lr_scheduler.LRScheduler = cosine
-        if ramp:
-            self.schedule = torch.optim.lr_scheduler.LambdaLR(
-                self.optimiser,
-                lambda step: min(1.0, (step + 1) / ramp) * 0.5 * (1.0 + math.cos(math.pi * step / steps)),
-            )
-        self.total = steps
-        self.steps = 0
-
-    def step(self, source: Tensor, sides: Tensor) -> dict[str, float]:
-        """One optimiser step; the parts of the loss before it."""
-        share = self.steps / self.total
-        loss, parts = self.recipe.step(source.to(self.device), sides.to(self.device), share)
-        self.optimiser.zero_grad()
-        loss.backward()
-        if self.options.clip is not None:
-            nn.utils.clip_grad_norm_(self.modules.parameters(), self.options.clip)
-        self.optimiser.step()
-        self.schedule.step()
-        self.steps += 1
-        return {"loss": loss.item()} | parts
-
-    def _identity(self, data: str) -> dict[str, Any]:
-        return {"recipe": self.recipe.name, **asdict(self.recipe.options), **asdict(self.options), "data": data}
-
-    def save(self, path: Path, epoch: int, crops: np.random.Generator, data: str) -> None:
-        """Write all that resuming after ``epoch`` epochs needs; killed at any time, the old or new file is there."""
-        state = {
-            "identity": self._identity(data),
-            "epoch": epoch,
-            "steps": self.steps,
-            "modules": self.modules.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-            "schedule": self.schedule.state_dict(),
-            "torch_rng": torch.get_rng_state(),
-            "device_rng": torch.cuda.get_rng_state() if self.device.type == "cuda" else None,
-            "crops_rng": json.dumps(crops.bit_generator.state),
-        }
-        partial = path.with_suffix(".partial")
-        torch.save(state, partial)
-        partial.replace(path)
-
-    def restore(self, path: Path, crops: np.random.Generator, data: str) -> int:
-        """Take up a checkpoint; returns the number of epochs done.
-
-        Raises:
-            CodecError: it is damaged, or belongs to a run with other options or images.
-        """
-        try:
-            state = torch.load(path, weights_only=True, map_location="cpu")
-        except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-            reason = str(error).splitlines()[0]
-            raise CodecError(str(path), reason, "a complete checkpoint; remove it to start again") from error
-        stored = state.get("identity", {})
-        for name, value in self._identity(data).items():
-            if stored.get(name) != value:
-                raise CodecError(str(path), f"{name} {value}", f"{name} {stored.get(name)}, or another --out")
-        self.modules.load_state_dict(state["modules"])
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.schedule.load_state_dict(state["schedule"])
-        torch.set_rng_state(state["torch_rng"])
-        if self.device.type == "cuda" and state["device_rng"] is not None:
-            torch.cuda.set_rng_state(state["device_rng"])
-        crops.bit_generator.state = json.loads(state["crops_rng"])
-        self.steps = state["steps"]
-        return int(state["epoch"])
 
 
 def _tensors(task: ImageTask, images: Images, sides: int, generator: np.random.Generator) -> tuple[Tensor, Tensor]:

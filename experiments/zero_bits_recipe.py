@@ -59,15 +59,15 @@ class ZeroBitsRecipe:
         self.decoder = ZeroBitsNetwork(math.prod(task.side_shape), math.prod(task.source_shape), options.decoders)
 
     def modules(self) -> nn.ModuleDict:
-        """See :meth:`experiments.training.Recipe.modules`."""
+        """See :meth:`experiments.trainer.Recipe.modules`."""
         return nn.ModuleDict({"decoder": self.decoder})
 
     def card(self) -> tuple[str, dict[str, Any]]:
-        """See :meth:`experiments.training.Recipe.card`."""
+        """See :meth:`experiments.trainer.Recipe.card`."""
         return "zero-bits", {**self._task.architecture(), "decoders": self.options.decoders}
 
     def step(self, source: Tensor, sides: Tensor, share_done: float) -> tuple[Tensor, dict[str, float]]:
-        """See :meth:`experiments.training.Recipe.step`."""
+        """See :meth:`experiments.trainer.Recipe.step`."""
         errors = self.errors(source, sides) * source.shape[1]
         first, last = _SOFTNESS
         softness = first * (last / first) ** share_done

@@ -13,7 +13,8 @@ from decoder import Decoder, load_decoder_model
 from encoder import Encoder, load_encoder_model
 from experiments.image_task import ImageTask
 from experiments.paper_recipe import PaperOptions, PaperRecipe
-from experiments.training import TrainingData, TrainingOptions, held_out_tensors, train
+from experiments.trainer import TrainingOptions
+from experiments.training import TrainingData, held_out_tensors, train
 from shared_rng import CodecError, ModelCard, load_card
 from tests.models import make_session, refused, uniforms
 

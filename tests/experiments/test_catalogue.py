@@ -8,7 +8,7 @@ import pytest
 
 from experiments.catalogue import COLUMNS, Model, folder_name, models_for, models_in, named_models, row, shipped_models
 from experiments.paper_recipe import PaperOptions
-from experiments.training import TrainingOptions
+from experiments.trainer import TrainingOptions
 from shared_rng import ModelCard
 from tests.models import refused
 

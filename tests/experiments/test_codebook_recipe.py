@@ -26,7 +26,8 @@ from experiments.discrete_recipe import DiscreteRecipe, marginal_loss
 from experiments.distortion import best_squared_errors
 from experiments.image_task import Images, ImageTask
 from experiments.recipes import RECIPES, recipe_options
-from experiments.training import TrainingData, TrainingOptions, train
+from experiments.trainer import TrainingOptions
+from experiments.training import TrainingData, train
 from shared_rng import Codebook, Coupling, ModelCard, Session, load_card
 from tests.models import refused, uniforms
 

@@ -18,7 +18,8 @@ from experiments.distortion import best_squared_errors
 from experiments.image_task import ImageTask
 from experiments.region_recipe import RegionOptions, RegionRecipe, expected_error, match_probabilities
 from experiments.region_samples import RegionSamples
-from experiments.training import Trainer, TrainingData, TrainingOptions, train
+from experiments.trainer import Trainer, TrainingOptions
+from experiments.training import TrainingData, train
 from shared_rng import ModelCard, Session, load_card, regions, variates
 from tests.models import refused
 

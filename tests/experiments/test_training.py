@@ -17,7 +17,8 @@ from encoder.model import load_encoder_model
 from experiments import images
 from experiments.images import MNIST
 from experiments.paper_recipe import PaperOptions, PaperRecipe
-from experiments.training import Trainer, TrainingData, TrainingOptions, train
+from experiments.trainer import Trainer, TrainingOptions
+from experiments.training import TrainingData, train
 from shared_rng import CodecError, ModelCard, load_card
 from shared_rng.card import model_digest
 from tests.models import refused, uniforms
