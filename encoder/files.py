@@ -66,7 +66,7 @@ def read_sources(path: Path, source_shape: tuple[int, ...], side: str = "left") 
     if samples.dtype == np.uint8 and source_shape:
         samples = to_unit_range(samples)
         if len(source_shape) in (2, 3) and samples.ndim == 1 + len(source_shape):
-            samples = _without(side, samples, *source_shape[:2])
+            samples = without(side, samples, *source_shape[:2])
     if samples.dtype.kind != "f" or samples.dtype.itemsize not in (4, 8):
         raise CodecError(str(path), f"dtype {samples.dtype}", "float32, float64 or uint8")
     if samples.ndim != 1 + len(source_shape) or samples.shape[1:] != source_shape:
@@ -74,8 +74,8 @@ def read_sources(path: Path, source_shape: tuple[int, ...], side: str = "left") 
     return samples.astype(samples.dtype.newbyteorder("="))
 
 
-def _without(side: str, images: npt.NDArray[Any], height: int, width: int) -> npt.NDArray[Any]:
-    """What is left of images [B, H, W, ...] when they are cut at one side to the source's size there."""
+def without(side: str, images: npt.NDArray[Any], height: int, width: int) -> npt.NDArray[Any]:
+    """What is left of images [B, H, W, ...] when they are cut at one side to the source's height or width."""
     if side in ("left", "right"):
         return images[:, :, -width:] if side == "left" else images[:, :, :width]
     return images[:, -height:] if side == "top" else images[:, :height]

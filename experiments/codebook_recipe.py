@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from experiments.image_task import ImageTask
+from encoder.image_task import ImageTask
 from networks import codebook
 from networks.weights import End, half_of
 from shared_rng import Codebook, CodecError, ModelCard, find_model, load_card

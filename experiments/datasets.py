@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from encoder.image_task import Images, ImageTask
+from encoder.whole_images import read_archive
 from experiments import images
-from experiments.image_task import Images, ImageTask
 from shared_rng import CodecError
 
 CIFAR10 = ImageTask("cifar10", height=32, width=32, channels=3, side="left", crop=16)
@@ -74,21 +72,3 @@ def cifar10_images(folder: Path | None, *, train: bool) -> Images:
         expected = f"a network, or --data DIR with DIR/{CIFAR10_ARCHIVE} or DIR/cifar-10-batches-py"
         raise CodecError(f"CIFAR-10 in {folder or images.CACHE}", reason, expected) from error
     return np.asarray(split.data, dtype=np.uint8)
-
-
-def read_archive(path: Path, *names: str) -> npt.NDArray[Any]:
-    """The array of a ``.npz`` file that has the first of some names that is there.
-
-    Raises:
-        CodecError: the file cannot be read, or has no such array.
-    """
-    try:
-        # Opened here, since numpy.load leaves a damaged file open.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            for name in names:
-                if name in archive.files:
-                    return np.asarray(archive[name])
-            given = f"arrays {', '.join(archive.files)}"
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise CodecError(str(path), str(error), "a readable .npz file") from error
-    raise CodecError(str(path), given, f"an array {' or '.join(names)}")

@@ -16,8 +16,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from encoder.image_task import ImageTask
 from experiments.codebook_recipe import CodebookOptions, CodebookRecipe, drawn_error, drawn_messages, word_errors
-from experiments.image_task import ImageTask
 from networks.codebook import DecoderNetwork
 
 _LIST_SHARE = 0.5

@@ -16,7 +16,7 @@ from gumbelcast.program import EXIT_INPUT, fail
 from shared_rng import CodecError
 
 if TYPE_CHECKING:
-    from experiments.image_task import Side
+    from encoder.image_task import Side
     from experiments.training import TrainingData  # at run time it would bring in torch
 
 QUICK: dict[str, Any] = {
@@ -51,10 +51,10 @@ def training_data(dataset: str | None, folder: Path | None, own: OwnImages | Non
     Raises:
         CodecError: both or none are given, a size is missing, or an image does not fit; the file is named.
     """
+    from encoder.image_task import ImageTask
+    from encoder.whole_images import WantedImages, read_images
     from experiments.datasets import load_images, task_of
-    from experiments.image_task import ImageTask
     from experiments.training import TrainingData
-    from experiments.user_images import load_user_images
 
     if own is None:
         task = task_of(dataset or "")
@@ -63,7 +63,7 @@ def training_data(dataset: str | None, folder: Path | None, own: OwnImages | Non
         raise CodecError("data set", f"{dataset} and --images", "one of them")
     if own.size is None or own.crop is None:
         raise CodecError("--images", "no --size or no --crop", "both: --size HEIGHT WIDTH --crop PIXELS")
-    images = load_user_images(own.path, *own.size)
+    images = read_images(own.path, WantedImages("--images", (own.size,), "as --size has it"))
     side = cast("Side", own.side)
     task = ImageTask(own.path.stem, *own.size, channels=3 if images.ndim == 4 else 1, side=side, crop=own.crop)
     training = len(images) - len(images) // 10

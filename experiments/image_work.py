@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from decoder import DecoderModel, load_decoder_model
 from encoder import EncoderModel, load_encoder_model
+from encoder.image_task import Images
 from experiments.datasets import load_images, task_of
 from experiments.image_cells import CellTrials, code_cells
-from experiments.image_task import Images
 from experiments.trainer import TrainingOptions
 from experiments.training import TrainingData, train
 from shared_rng import Coupling, ModelCard, Session, load_card

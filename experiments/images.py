@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 
 from encoder.files import read_idx
-from experiments.image_task import Images, ImageTask
+from encoder.image_task import Images, ImageTask
 from shared_rng import CodecError
 
 MNIST = ImageTask("mnist", height=28, width=28, side="left", crop=14)

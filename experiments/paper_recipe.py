@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from experiments.image_task import ImageTask
+from encoder.image_task import ImageTask
 from networks import vae
 from shared_rng import CodecError, ModelCard
 

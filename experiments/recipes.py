@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from encoder.image_task import ImageTask
 from experiments.codebook_recipe import CodebookOptions, ListRecipe, QuantiserRecipe
 from experiments.discrete_recipe import DiscreteRecipe
-from experiments.image_task import ImageTask
 from experiments.paper_recipe import PaperOptions, PaperRecipe, paper_grid, paper_pools
 from experiments.region_recipe import RegionOptions, RegionRecipe
 from experiments.trainer import Recipe, TrainingOptions

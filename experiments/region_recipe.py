@@ -22,7 +22,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from experiments.image_task import ImageTask
+from encoder.image_task import ImageTask
 from experiments.region_samples import RegionSamples
 from networks import mixture, vae
 from networks.mixture import LOG_TWO_PI, Mixture, MixtureNetwork, log_normal

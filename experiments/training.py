@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from encoder.files import to_unit_range
-from experiments.image_task import Images, ImageTask
+from encoder.image_task import Images, ImageTask
 from experiments.progress import progress
 from experiments.trainer import Recipe, Trainer, TrainingOptions
 from experiments.training_log import TrainingLog

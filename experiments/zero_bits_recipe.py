@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from experiments.image_task import ImageTask
+from encoder.image_task import ImageTask
 
 _HIDDEN = 512
 _SOFTNESS = (10.0, 0.5)

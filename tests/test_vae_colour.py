@@ -11,7 +11,7 @@ import torch
 
 from decoder import Decoder, load_decoder_model
 from encoder import Encoder, load_encoder_model
-from experiments.image_task import ImageTask
+from encoder.image_task import ImageTask
 from experiments.paper_recipe import PaperOptions, PaperRecipe
 from experiments.trainer import TrainingOptions
 from experiments.training import TrainingData, held_out_tensors, train

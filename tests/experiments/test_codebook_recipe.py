@@ -10,6 +10,7 @@ import torch
 
 from decoder import load_decoder_model
 from encoder import load_encoder_model
+from encoder.image_task import Images, ImageTask
 from experiments.codebook_recipe import (
     CodebookOptions,
     CodebookRecipe,
@@ -24,7 +25,6 @@ from experiments.codebook_recipe import (
 from experiments.coding import code_in_process
 from experiments.discrete_recipe import DiscreteRecipe, marginal_loss
 from experiments.distortion import best_squared_errors
-from experiments.image_task import Images, ImageTask
 from experiments.recipes import RECIPES, recipe_options
 from experiments.trainer import TrainingOptions
 from experiments.training import TrainingData, train

@@ -10,7 +10,7 @@ import pytest
 import torchvision.datasets
 
 from experiments import images
-from experiments.datasets import CIFAR10, load_images, read_archive, task_of
+from experiments.datasets import CIFAR10, load_images, task_of
 from experiments.images import MNIST
 from tests.models import refused, uniforms
 
@@ -43,15 +43,6 @@ def test_archive_of_something_else(tmp_path: Path, arrays: dict[str, Any], given
     np.savez(tmp_path / "cifar10.npz", **arrays)
     with refused(str(tmp_path / "cifar10.npz"), given, expected):
         load_images("cifar10", tmp_path, train=True)
-
-
-def test_damaged_archive(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", images=PICTURES)
-    data = (tmp_path / "a.npz").read_bytes()
-    for broken in (data[: len(data) // 2], b"", b"no archive"):
-        (tmp_path / "a.npz").write_bytes(broken)
-        with refused(str(tmp_path / "a.npz"), expected="a readable .npz file"):
-            read_archive(tmp_path / "a.npz", "images")
 
 
 def test_missing_files(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from safetensors.torch import load_file
 
 from decoder import load_decoder_model
 from encoder import load_encoder_model
+from encoder.image_task import ImageTask
 from experiments import images
 from experiments.coding import code_in_process
 from experiments.distortion import best_squared_errors
-from experiments.image_task import ImageTask
 from experiments.region_recipe import RegionOptions, RegionRecipe, expected_error, match_probabilities
 from experiments.region_samples import RegionSamples
 from experiments.trainer import Trainer, TrainingOptions

@@ -1,4 +1,4 @@
-"""What is coded in an image experiment: one half of each image is the source, crops of the other half help.
+"""What is coded of an image: one half is the source, crops of the other half help.
 
 arXiv 2506.05632, appendix D.4: MNIST's right half from 14×14 crops of the left half, CIFAR-10's from 16×16
 crops, one crop a decoder. Pixels are in [-1, 1].
@@ -7,13 +7,13 @@ crops, one crop a decoder. Pixels are in [-1, 1].
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from encoder.files import to_unit_range
-from shared_rng import CodecError, philox
+from encoder.files import to_unit_range, without
+from shared_rng import CodecError, ModelCard, philox
 
 Images = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
@@ -59,6 +59,22 @@ class ImageTask:
         if not 1 <= self.crop <= min(height, width):
             raise CodecError("crop", self.crop, f"1 … {min(height, width)}, inside the {height}×{width} half")
 
+    @classmethod
+    def of_card(cls, card: ModelCard, height: int, width: int) -> ImageTask:
+        """How images of a size are split for a card's model.
+
+        Raises:
+            CodecError: halves of such images are no sources of the model, or its crops are not square.
+        """
+        side_shape = card.image_shape("side")
+        if side_shape[0] != side_shape[1]:
+            raise CodecError("crops of the model", f"{side_shape[0]}×{side_shape[1]} pixels", "square ones")
+        channels = 3 if len(side_shape) == 3 else 1
+        task = cls("images", height, width, channels, cast("Side", card.side), side_shape[0])
+        if task.source_shape != (source := card.image_shape("source")):
+            raise CodecError("image size", f"{height}×{width}", f"twice the model's {source[0]}×{source[1]} sources")
+        return task
+
     @property
     def _half(self) -> tuple[int, int]:
         """Height and width of the half that crops come from; of an odd size the source has one row more."""
@@ -96,10 +112,7 @@ class ImageTask:
 
     def sources(self, images: Images) -> Floats:
         """The encoder's halves in [-1, 1]: [B, *source_shape]."""
-        height, width = self.source_shape[:2]
-        rows = slice(-height, None) if self.side == "top" else slice(height)
-        columns = slice(-width, None) if self.side == "left" else slice(width)
-        return to_unit_range(images[:, rows, columns])
+        return to_unit_range(without(self.side, images, *self.source_shape[:2]))
 
     def crops(self, images: Images, rows: Offsets, columns: Offsets) -> Images:
         """The crop of each image whose upper left corner is at ``rows`` [B], ``columns`` [B] of the half: 8 bits."""
@@ -131,3 +144,11 @@ class ImageTask:
     def side_information(self, images: Images, decoder: int) -> Floats:
         """Decoder ``decoder``'s fixed crop of each image, in [-1, 1]: [B, *side_shape]."""
         return to_unit_range(self.crops(images, *self.offsets(len(images), decoder)))
+
+
+def whole_sizes(card: ModelCard) -> tuple[tuple[int, int], ...]:
+    """Height and width of the images that have a card's sources as halves: of an even size, and of an odd one."""
+    height, width = card.image_shape("source")[:2]
+    if card.side in ("left", "right"):
+        return (height, 2 * width), (height, 2 * width - 1)
+    return (2 * height, width), (2 * height - 1, width)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from encoder.image_task import ImageTask, Side, whole_sizes
 from experiments import images
 from experiments.datasets import CIFAR10
-from experiments.image_task import ImageTask, Side
 from experiments.images import MNIST
+from shared_rng import ModelCard
 from tests.models import refused
 
 RAMP = np.arange(28 * 28).reshape(1, 28, 28).astype(np.uint8)
@@ -123,3 +125,17 @@ def test_architecture() -> None:
 def test_tasks_that_cannot_be(change: dict[str, Any], operand: str, expected: str) -> None:
     with refused(operand, expected=expected):
         ImageTask(**({"name": "own", "height": 28, "width": 28} | change))
+
+
+@pytest.mark.parametrize(
+    "task", [MNIST, CIFAR10, ImageTask("odd", 9, 6, 3, "bottom", 3), ImageTask("odd", 6, 9, 1, "left", 4)]
+)
+def test_task_of_a_card(task: ImageTask) -> None:
+    """A card knows the sizes that its images may have, and how they are split."""
+    card = ModelCard("vae", task.architecture(), {}, None, bytes(32))
+    assert (task.height, task.width) in whole_sizes(card)
+    assert ImageTask.of_card(card, task.height, task.width) == replace(task, name="images")
+    with refused("image size", f"{task.height}×{task.width + 2}", "twice the model's"):
+        ImageTask.of_card(card, task.height, task.width + 2)
+    with refused("crops of the model", expected="square"):
+        ImageTask.of_card(replace(card, architecture=card.architecture | {"side_width": 2}), task.height, task.width)

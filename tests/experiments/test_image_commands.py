@@ -1,0 +1,45 @@
+"""What ``train`` is told of a user's images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.image_commands import OwnImages, training_data
+from tests.encoder.test_whole_images import COLOUR, GREY, folder
+from tests.models import refused
+
+
+def test_training_data(tmp_path: Path) -> None:
+    """The task follows from the files and the options, and the card's command names them."""
+    path = folder(tmp_path / "own", list(COLOUR))
+    data = training_data(None, None, OwnImages(path, (6, 8), "top", 3), 18)
+    assert (data.task.source_shape, data.task.side_shape, data.task.name) == ((3, 8, 3), (3, 3, 3), "own")
+    assert (len(data.training), len(data.held_out)) == (18, 2)
+    assert data.arguments == "--images own --size 6 8 --side top --crop 3"
+
+
+@pytest.mark.parametrize(
+    ("change", "operand", "given"),
+    [
+        ({"size": None}, "--images", "no --size"),
+        ({"crop": None}, "--images", "no --crop"),
+        ({"crop": 4}, "crop", "4"),
+        ({"side": "middle"}, "side", "middle"),
+        ({"batch": 19}, "own", "20 images"),
+        ({"dataset": "mnist"}, "data set", "mnist and --images"),
+    ],
+)
+def test_options_that_do_not_fit(tmp_path: Path, change: dict[str, Any], operand: str, given: str) -> None:
+    path = folder(tmp_path / "own", list(GREY))
+    options = {"size": (6, 8), "side": "top", "crop": 3, "batch": 18, "dataset": None} | change
+    own = OwnImages(path, options["size"], options["side"], options["crop"])
+    with refused(operand, given):
+        training_data(options["dataset"], None, own, options["batch"])
+
+
+def test_unknown_data_set() -> None:
+    with refused("data set", "'fashion'", "mnist, cifar10, or --images"):
+        training_data("fashion", None, None, 8)
