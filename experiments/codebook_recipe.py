@@ -11,6 +11,7 @@ and the networks of the decoder are trained on one word, drawn by its share π_m
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,11 +20,14 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from encoder.image_task import ImageTask
+from experiments.trainer import LARGE
 from networks import codebook
 from networks.weights import End, half_of
 from shared_rng import Codebook, CodecError, ModelCard, find_model, load_card
 
 _SMALL = {"encoder_hidden": 384, "decoder_hidden": 384, "decoder_width": 512}
+_SMALL_FOR_LARGE = {"encoder_hidden": 256, "decoder_hidden": 256, "decoder_width": 512}
+"""Of images of more than :data:`experiments.trainer.LARGE` values: most weights are in their first and last layers."""
 _TEMPERATURE = (10.0, 0.5)
 """Of the soft minimum, in units of the sum of squared errors: at first, and from a share of the steps on."""
 _STARTED_TEMPERATURE = 4.0
@@ -75,7 +79,7 @@ class CodebookRecipe:
             "bins": options.bins,
             "coupling": coupling,
             **task.architecture(),
-            **_SMALL,
+            **(_SMALL_FOR_LARGE if math.prod(task.source_shape) > LARGE else _SMALL),
         }
         card = ModelCard("codebook", self._architecture, {}, None, b"")
         self.encoder = codebook.encoder_from_card(card)

@@ -8,6 +8,7 @@ estimator's loss, which would otherwise make it easy to recognise instead of use
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from encoder.image_task import ImageTask
+from experiments.trainer import LARGE
 from networks import vae
 from shared_rng import CodecError, ModelCard
 
@@ -29,7 +31,8 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
         "estimator_hidden": 512,
     },
 }
-"""Networks by name. ``small``: fully connected, for a CPU. ``paper``: convolutional as in appendix D.4, for a GPU.
+"""Networks by name. ``small``: fully connected, for a CPU, and half as wide for large images. ``paper``:
+convolutional as in appendix D.4, for a GPU.
 
 Of the paper's networks this is known: a convolutional encoder and decoder, four latent dimensions, 128 features of
 the side information by a network of its own, joined with the sample before the decoder and before the estimator,
@@ -84,7 +87,9 @@ class PaperRecipe:
 
     def __init__(self, task: ImageTask, options: PaperOptions) -> None:
         self.options = options
-        own = ARCHITECTURES[options.architecture]
+        own = dict(ARCHITECTURES[options.architecture])
+        if options.architecture == "small" and math.prod(task.source_shape) > LARGE:
+            own |= {name: own[name] // 2 for name in ("encoder_hidden", "decoder_hidden")}
         self._architecture: dict[str, Any] = {"latent_dimension": LATENT_DIMENSION, **task.architecture(), **own}
         card = ModelCard("vae", self._architecture, {}, None, b"")
         self.encoder = vae.encoder_from_card(card)

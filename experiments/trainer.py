@@ -15,6 +15,9 @@ from torch import Tensor, nn
 
 from shared_rng import CodecError
 
+LARGE = 1000
+"""Values of a source from which on a recipe's small networks have fewer hidden units."""
+
 
 class Recipe(Protocol):
     """A way to train a model, with its networks.

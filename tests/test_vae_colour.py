@@ -12,6 +12,7 @@ import torch
 from decoder import Decoder, load_decoder_model
 from encoder import Encoder, load_encoder_model
 from encoder.image_task import ImageTask
+from experiments.codebook_recipe import CodebookOptions, ListRecipe
 from experiments.paper_recipe import PaperOptions, PaperRecipe
 from experiments.trainer import TrainingOptions
 from experiments.training import TrainingData, held_out_tensors, train
@@ -99,3 +100,13 @@ def test_weights_of_other_sizes(tmp_path: Path, architecture: str) -> None:
 def test_unknown_architecture() -> None:
     with refused("architecture", "'large'", "one of: small, paper"):
         PaperOptions(architecture="large")
+
+
+def test_small_networks_of_large_images_are_narrower() -> None:
+    """Most of their weights are in the first and last layers."""
+    digits, photographs = (ImageTask("any", height=size, width=size, crop=size // 2, channels=3) for size in (24, 32))
+    own_paper, narrow_paper = (PaperRecipe(task, PaperOptions()).card()[1] for task in (digits, photographs))
+    own_list, narrow_list = (ListRecipe(task, CodebookOptions()).card()[1] for task in (digits, photographs))
+    for own, narrow in ((own_paper, narrow_paper), (own_list, narrow_list)):
+        assert narrow["encoder_hidden"] < own["encoder_hidden"]
+        assert narrow["decoder_hidden"] < own["decoder_hidden"]
