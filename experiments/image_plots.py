@@ -127,7 +127,7 @@ def _panels(records: Sequence[Record]) -> tuple[Figure, dict[int, Axes]]:
     decoders = sorted({r.decoders for r in records if r.coupling != "none"})
     columns = min(2, len(decoders))
     rows = -(-len(decoders) // columns)
-    figure = Figure(figsize=(5.2 * columns, 3.6 * rows + 1.6), layout="constrained")
+    figure = Figure(figsize=(max(8.0, 5.2 * columns), 3.6 * rows + 1.8), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
     panels = dict(zip(decoders, grid, strict=False))
     for axes in grid[len(decoders) :]:
