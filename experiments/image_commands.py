@@ -125,14 +125,15 @@ def train(
         )
         own = None if images is None else OwnImages(images, size, side, crop)
         kind = recipe_kind(recipe)
+        options = kind.training_of(start)
         options = replace(
-            kind.training,
-            epochs=epochs or kind.training.epochs,
-            batch=batch or kind.training.batch,
-            learning_rate=kind.training.learning_rate if learning_rate is None else learning_rate,
+            options,
+            epochs=epochs or options.epochs,
+            batch=batch or options.batch,
+            learning_rate=options.learning_rate if learning_rate is None else learning_rate,
             seed=seed,
-            ramp=kind.training.ramp if ramp is None else ramp,
-            clip=kind.training.clip if clip is None else clip,
+            ramp=options.ramp if ramp is None else ramp,
+            clip=options.clip if clip is None else clip,
         )
         source = training_data(dataset, data, own, options.batch)
         make = kind.make

@@ -34,7 +34,7 @@ class TrainingPlan:
         kind = recipe_kind(recipe)
         before = kind.start(decoders, bins)
         after = None if before is None else self.units(*before)[0]
-        training = replace(kind.training if after is None else kind.continued or kind.training, seed=self.seed)
+        training = replace(kind.training_of(after), seed=self.seed)
         if self.epochs is not None:
             training = replace(training, epochs=self.epochs)
         found = []

@@ -51,6 +51,10 @@ class RecipeKind:
     continued: TrainingOptions | None = None
     least_decoders: int = 1
 
+    def training_of(self, start: object) -> TrainingOptions:
+        """Defaults of the loop for a model that starts from ``start``, or from nothing if that is None."""
+        return self.training if start is None or self.continued is None else self.continued
+
 
 def _region_start(decoders: int, bins: int) -> tuple[str, int, int] | None:
     """Models of 16 bins are trained first, all others from them: with fewer bins the latent may collapse."""

@@ -105,3 +105,9 @@ def test_recipes_that_a_sweep_begins_with_two_decoders() -> None:
     assert {recipe for recipe, kind in RECIPES.items() if kind.least_decoders > 1} == {"list", "discrete"}
     with refused("recipes, decoders, bins", "recipes list with K 1", "at least one cell; some recipes are for K of 2"):
         ImageSweepOptions("mnist", recipes=("list",), decoders=(1,), bins=(4,))
+
+
+def test_epochs_of_a_model_that_starts_from_another() -> None:
+    """Fewer, where a recipe says so; the command ``train`` and sweeps ask the same."""
+    assert [RECIPES["list"].training_of(start).epochs for start in (None, "zoo-model")] == [16, 6]
+    assert RECIPES["paper"].training_of("zoo-model") == RECIPES["paper"].training
