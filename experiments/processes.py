@@ -80,16 +80,16 @@ def _lifeline() -> int:
     return reading
 
 
-def start(name: str, module: str, arguments: Sequence[str], log: Path) -> ServiceProcess:
+def start(name: str, module: str, arguments: Sequence[str], log: Path, within: Sequence[str] = ()) -> ServiceProcess:
     """Start ``python -m module serve arguments``; its log goes to a file.
 
     Each service computes with one thread: the processes share the cores already. It ends with this process, whatever
-    ends it.
+    ends it. ``within`` is what its command begins with: a program that turns into it.
     """
     lifeline = _lifeline()
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     environment[VARIABLE] = str(lifeline)
-    command = [sys.executable, "-m", module, "serve", *arguments]
+    command = [*within, sys.executable, "-m", module, "serve", *arguments]
     with log.open("a", encoding="utf-8") as stream:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=stream, text=True, env=environment, pass_fds=[lifeline]

@@ -15,7 +15,7 @@ TESTED_WITH = {"hypothesis", "pytest", "scipy"}
 
 def test_both_bounds() -> None:
     extras = PROJECT["optional-dependencies"]
-    for requirement in [*PROJECT["dependencies"], *extras["references"], *extras["tensorboard"]]:
+    for requirement in [*PROJECT["dependencies"], *extras["references"], *extras["tensorboard"], *extras["chaos"]]:
         assert re.fullmatch(r"[a-z0-9-]+>=[0-9.]+,<[0-9]+", requirement), requirement
 
 

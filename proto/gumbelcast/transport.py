@@ -38,6 +38,9 @@ KEEPALIVE_SECONDS = 20.0
 """How long a connection may be silent before it is asked for a sign of life, and how long that may take: the other
 host may be gone without a word."""
 
+CONNECT_SECONDS = 10.0
+"""How long one attempt to connect may take, TLS included: a link may be slow, or a host too busy to answer at once."""
+
 STOP_SECONDS = 30.0
 """How long a stopping server lets batches in flight finish."""
 
@@ -51,7 +54,7 @@ _log = logging.getLogger("gumbelcast")
 def _channel_options(address: str) -> list[tuple[str, Any]]:
     options: list[tuple[str, Any]] = [
         ("grpc.initial_reconnect_backoff_ms", 200),
-        ("grpc.min_reconnect_backoff_ms", 200),
+        ("grpc.min_reconnect_backoff_ms", round(CONNECT_SECONDS * 1000)),
         ("grpc.max_reconnect_backoff_ms", 2000),
         ("grpc.keepalive_time_ms", round(KEEPALIVE_SECONDS * 1000)),
         ("grpc.keepalive_timeout_ms", round(KEEPALIVE_SECONDS * 1000)),

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+import random
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,22 +17,61 @@ import pytest
 from decoder import Decoder, load_decoder_model
 from encoder import Encoder, load_encoder_model
 from experiments.chaos import Chaos, check, run_chaos
+from experiments.faults import Fault, draw_faults
 from experiments.gaussian import draw
+from experiments.hosts import Hosts, NamespaceHosts, RelayedHosts, find_hosts
+from experiments.namespaces import NamespacesRefused
 from shared_rng import CodecError, Session, find_model, load_card
 from tests.models import refused
 
 
-def test_a_short_run(tmp_path: Path) -> None:
+def namespaces(stack: ExitStack, decoders: int, folder: Path, tell: object) -> NamespaceHosts:
+    """Hosts made of network namespaces, or none."""
+    return NamespaceHosts(stack, decoders, folder)
+
+
+def relays(stack: ExitStack, decoders: int, folder: Path, tell: object) -> RelayedHosts:
+    """One host, and relays."""
+    return RelayedHosts(stack)
+
+
+@pytest.mark.parametrize(("find", "kind"), [(namespaces, "namespaces"), (relays, "relays")])
+def test_a_short_run(tmp_path: Path, find: Callable[..., Hosts], kind: str) -> None:
     """Processes are killed and stopped, links are cut; every message arrives once, as in one process."""
     rounds: list[str] = []
-    chaos = run_chaos(3.0, 2, 4, rounds.append)
+    try:
+        chaos = run_chaos(3.0, 2, 4, rounds.append, find)
+    except NamespacesRefused as error:
+        pytest.skip(str(error))
     assert chaos.messages > 0
+    assert kind in chaos.summary()[0]
     assert (chaos.lost, chaos.duplicates, chaos.wrong) == (0, 0, 0)
     assert len(rounds) == len(chaos.recovery_seconds) >= 1
     assert sum(chaos.faults.values()) >= len(rounds)
     written = json.loads(chaos.write(tmp_path, {"command": "x"}).read_text())
     assert written["messages"] == chaos.messages
-    assert f"{chaos.messages} messages accepted" in chaos.summary()[0]
+    assert f"{chaos.messages} messages accepted" in chaos.summary()[1]
+
+
+def test_hosts_that_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without namespaces, relays serve, and it is told why; the environment is as before."""
+    variables, told = dict(os.environ), list[str]()
+    monkeypatch.setattr("experiments.hosts.Namespaces.__enter__", Mock(side_effect=NamespacesRefused("not allowed")))
+    with ExitStack() as stack:
+        assert isinstance(find_hosts(stack, 1, tmp_path, told.append), RelayedHosts)
+        assert told == ["no network namespaces: not allowed"]
+        assert dict(os.environ) == variables
+
+
+def test_faults_of_a_round() -> None:
+    """One fault a place, at up to three places."""
+    faults = [Fault(kind, place, int, int) for place in "abcd" for kind in "xyz"]
+    chance = random.Random(1)
+    rounds = [draw_faults(chance, faults) for _ in range(300)]
+    assert {len(chosen) for chosen in rounds} == {1, 2, 3}
+    assert all(len({fault.place for fault in chosen}) == len(chosen) for chosen in rounds)
+    assert {(fault.place, fault.kind) for chosen in rounds for fault in chosen} == set(itertools.product("abcd", "xyz"))
+    assert len(draw_faults(chance, faults[:3])) == 1
 
 
 @pytest.mark.parametrize(("seconds", "decoders", "operand"), [(0.0, 1, "seconds"), (1.0, 0, "decoders")])

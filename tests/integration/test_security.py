@@ -14,10 +14,11 @@ import pytest
 
 from decoder.client import DecoderClient
 from encoder.client import EncoderClient
+from experiments.certificates import Authority, secured
+from experiments.fault_relay import FaultyRelays
 from experiments.processes import ServiceProcess
 from gumbelcast.probe import NotTrusted
 from gumbelcast.security import PLAIN, Security
-from tests.certificates import Authority, paths
 from tests.integration.services import Fleet, answered_with, fresh_session, gaussian_data, lacking, run_program, until
 
 SOURCES, SIDES = gaussian_data(8, 1)
@@ -42,14 +43,14 @@ class World:
             case "plain":
                 return PLAIN
             case "no certificate":
-                return Security(**paths(trusted))
+                return secured(trusted)
             case "wrong authority":
-                return Security(**paths(self.other.sign("camera", "false") + trusted))
+                return secured(self.other.sign("camera", "false") + trusted)
             case "expired":
-                return Security(**paths(self.authority.sign("camera", "old", days=-1) + trusted))
+                return secured(self.authority.sign("camera", "old", days=-1) + trusted)
             case "trusts another":
-                return Security(**paths(self.authority.sign("camera") + self.other.trusted))
-        return Security(**paths(self.authority.sign(name) + trusted))
+                return secured(self.authority.sign("camera") + self.other.trusted)
+        return secured(self.authority.sign(name) + trusted)
 
 
 @pytest.fixture(scope="module")
@@ -160,9 +161,9 @@ def test_encoder_that_a_decoder_does_not_let_in(world: World, fleet: Fleet, wron
     }[wrong]
     encoder = fleet.encoder([world.decoder], "--decoder-wait", "60", *options)
     trust = world.other if wrong == "authority" else world.authority
-    security = PLAIN if wrong == "plain" else Security(**paths([*world.authority.sign("camera"), *trust.trusted]))
+    security = PLAIN if wrong == "plain" else secured([*world.authority.sign("camera"), *trust.trusted])
     if wrong == "authority":  # what an encoder trusts and whom it shows itself to are the same
-        security = Security(**paths([*world.authority.sign("camera"), *world.other.trusted]))
+        security = secured([*world.authority.sign("camera"), *world.other.trusted])
     with EncoderClient(encoder.address, security) as client:
         session = fresh_session(client, decoders=1)
         started = time.monotonic()
@@ -180,19 +181,19 @@ def test_certificates_are_read_again(fleet: Fleet, tmp_path: Path) -> None:
     served = [*old.sign("service"), *old.trusted]
     (decoder,) = fleet.decoders(SIDES, *served)
     encoder = fleet.encoder([decoder], *served)
-    before = Security(**paths([*old.sign("camera", "old"), *old.trusted]))
+    before = secured([*old.sign("camera", "old"), *old.trusted])
     with EncoderClient(encoder.address, before) as client:
         session = fresh_session(client, decoders=1)
         client.open(session)
         list(client.encode(session, SOURCES[:4]))
         assert lacking(client, session, 4) == []
     (tmp_path / "authority.pem").rename(tmp_path / "before.pem")
-    before = Security(**paths(["--tls-ca", str(tmp_path / "before.pem")]))
+    before = secured(["--tls-ca", str(tmp_path / "before.pem")])
     new = Authority(tmp_path, "authority")
     new.sign("service")
     with pytest.raises(NotTrusted, match="its certificate is not trusted"):
         EncoderClient(encoder.address, before)
-    after = Security(**paths([*new.sign("camera"), *new.trusted]))
+    after = secured([*new.sign("camera"), *new.trusted])
     with EncoderClient(encoder.address, after) as client:
         second = fresh_session(client, decoders=1)
         client.open(second)
@@ -206,3 +207,11 @@ def test_certificates_are_read_again(fleet: Fleet, tmp_path: Path) -> None:
     with EncoderClient(encoder.address, after) as client:
         assert len(client.status().sessions) == 2
     assert "changed certificates are not used" in encoder.log.read_text()
+
+
+def test_a_slow_link(world: World) -> None:
+    """Seconds until a connection stands are no reason to begin again and again."""
+    with FaultyRelays([world.encoder.address]) as relays:
+        relays.delay(0, 0.6)
+        with EncoderClient(relays.addresses[0], world.security("camera")) as client:
+            assert client.status().decoder_addresses == [world.decoder.address]

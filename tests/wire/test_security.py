@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from experiments.certificates import Authority, secured
 from gumbelcast.core_log import explain
 from gumbelcast.security import CALLS_A_CLIENT, Gate, NotAllowed, Security, TooMany, is_loopback
-from tests.certificates import Authority, paths
 
 
 @pytest.mark.parametrize(
@@ -105,20 +105,20 @@ def test_security_options(tmp_path: Path) -> None:
     authority.sign("two")
     other = str(tmp_path / "two.key")
     with pytest.raises(ValueError, match="--insecure: got certificate options with it"):
-        Security(**paths(trusted), insecure=True)
+        secured(trusted, insecure=True)
     with pytest.raises(ValueError, match="--tls-cert and --tls-key: got one of them"):
-        Security(**paths(pair[:2]))
+        secured(pair[:2])
     with pytest.raises(ValueError, match=r"--tls-cert .*one.pem, --tls-key .*two.key: got key values mismatch"):
-        Security(**paths([*pair[:3], other]))
+        secured([*pair[:3], other])
     with pytest.raises(ValueError, match=r"--tls-ca .*two.key: got .*, expected certificates in PEM"):
-        Security(**paths(["--tls-ca", other]))
+        secured(["--tls-ca", other])
     with pytest.raises(FileNotFoundError):
-        Security(**paths(["--tls-ca", str(tmp_path / "nowhere.pem")]))
+        secured(["--tls-ca", str(tmp_path / "nowhere.pem")])
     with pytest.raises(ValueError, match=r"--bind: got 0\.0\.0\.0:1 for plain text, expected certificates"):
         Security().require_service("0.0.0.0:1", {})
     Security(insecure=True).require_service("0.0.0.0:1", {})
     with pytest.raises(ValueError, match="--allow-client: got names without certificates to find them in"):
-        Security(**paths(pair)).require_service("0.0.0.0:1", {"--allow-client": ["a"]})
+        secured(pair).require_service("0.0.0.0:1", {"--allow-client": ["a"]})
     with pytest.raises(ValueError, match="--tls-ca: got no certificate of the service"):
-        Security(**paths(trusted)).require_service("127.0.0.1:1", {})
-    Security(**paths([*pair, *trusted])).require_service("0.0.0.0:1", {"--allow-client": ["a"]})
+        secured(trusted).require_service("127.0.0.1:1", {})
+    secured([*pair, *trusted]).require_service("0.0.0.0:1", {"--allow-client": ["a"]})

@@ -1,4 +1,4 @@
-"""Certificates for tests: authorities, and what they sign, as PEM files of a folder."""
+"""Certificates made on the spot: authorities, and what they sign, as PEM files of a folder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+from gumbelcast.security import Security
 
 DAY = datetime.timedelta(days=1)
 
@@ -26,12 +28,19 @@ class Authority:
         certificate = self._builder(self._name, self._key, 1).add_extension(basic, critical=True)
         self.file = self._write(f"{name}.pem", certificate.sign(self._key, hashes.SHA256()))
 
-    def sign(self, name: str, file: str | None = None, days: int = 1) -> list[str]:
-        """Certificate and key of a name, good on loopback, and expired where ``days`` is negative: options of both."""
+    def sign(self, name: str, file: str | None = None, days: int = 1, host: str = "127.0.0.1") -> list[str]:
+        """Certificate and key of a program, as options of its command line.
+
+        Args:
+            name: its first name.
+            file: name of the files, by default the same.
+            days: how long it is good; negative where it has expired.
+            host: address that it is good for, besides ``localhost``.
+        """
         file = file or name
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName(
-            [x509.DNSName(name), x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+            [x509.DNSName(name), x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(host))]
         )
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         certificate = self._builder(subject, key, days).add_extension(names, critical=False)
@@ -66,7 +75,7 @@ class Authority:
         return path
 
 
-def paths(options: Sequence[str]) -> dict[str, Path]:
-    """Arguments of ``Security`` for options of a command line."""
-    names = {"--tls-cert": "certificate", "--tls-key": "key", "--tls-ca": "authority"}
-    return {names[option]: Path(path) for option, path in zip(options[::2], options[1::2], strict=True)}
+def secured(options: Sequence[str], *, insecure: bool = False) -> Security:
+    """What a program makes of such options."""
+    files = {option: Path(path) for option, path in zip(options[::2], options[1::2], strict=True)}
+    return Security(*map(files.get, ("--tls-cert", "--tls-key", "--tls-ca")), insecure=insecure)
