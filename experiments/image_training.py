@@ -66,12 +66,13 @@ def train_all(
         while chain is not None and not is_trained(chain):
             waiting[chain.out] = chain
             chain = chain.after
-    total, running = len(waiting), set[Future[Path]]()
-    report(0, total, "")
+    done, total, running = 0, len(waiting), set[Future[Path]]()
+    report(done, total, "")
     while waiting or running:
         ready = [unit for unit in waiting.values() if unit.after is None or is_trained(unit.after)]
         for unit in ready:
             running.add(pool.submit(train_unit, waiting.pop(unit.out)))
         finished, running = wait(running, return_when=FIRST_COMPLETED)
         for future in finished:
-            report(total - len(waiting) - len(running), total, future.result().name)
+            done += 1
+            report(done, total, future.result().name)
