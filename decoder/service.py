@@ -18,7 +18,7 @@ from decoder.output import Output
 from decoder.store import DecoderSession
 from gumbelcast import convert
 from gumbelcast.metrics import Metrics, Reading, timed
-from gumbelcast.security import Gate
+from gumbelcast.security import Gate, TooMany, client_of
 from gumbelcast.transport import SESSION_KEY, Service, refusing, refusing_stream, rows_per_batch, until
 from gumbelcast.v1 import decoder_pb2 as pb
 from gumbelcast.v1 import decoder_pb2_grpc
@@ -26,7 +26,10 @@ from shared_rng import CodecError, SequenceError, Session, SessionMismatch
 from shared_rng.session import PROTOCOL_VERSION
 
 NAME = pb.DESCRIPTOR.services_by_name["DecoderService"].full_name
-MAX_SESSIONS = 256
+MAX_SESSIONS = 512
+"""Open sessions."""
+MAX_CLIENT_SESSIONS = 256
+"""Thereof of one client: as many as an encoder has open."""
 _READ_ROWS = 1024
 
 _T = TypeVar("_T")
@@ -70,6 +73,7 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
         self._out = out
         self._start = start
         self._sessions: dict[bytes, DecoderSession] = {}
+        self._owners: dict[bytes, str] = {}
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decode")
 
     async def close(self) -> None:
@@ -86,13 +90,13 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
             given = digest.hex() or "nothing"
             raise SessionMismatch("session_digest", given, f"one of {len(self._sessions)} open sessions") from None
 
-    def _open(self, session: Session, index: int, first_message: int) -> DecoderSession:
+    def _open(self, session: Session, index: int, first_message: int, owner: str) -> DecoderSession:
         state = self._sessions.get(session.digest)
         if state is None:
-            if len(self._sessions) >= MAX_SESSIONS:
-                raise CodecError("open sessions", len(self._sessions), f"at most {MAX_SESSIONS}: close one first")
+            self._require_room(owner)
             state = self._begin(Decoder(session, index, self._model), first_message)
             self._sessions[session.digest] = state
+            self._owners[session.digest] = owner
             name = session.digest.hex()[:16]
             text = "session %s open as decoder %d, from message %d on"
             _log.info(text, name, index, state.next_message, extra={"session": name})
@@ -101,6 +105,12 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
         if state.next_message < first_message:
             raise _gone(state.next_message, first_message)
         return state
+
+    def _require_room(self, owner: str) -> None:
+        if len(self._sessions) >= MAX_SESSIONS:
+            raise TooMany(f"open sessions: got one more, expected at most {MAX_SESSIONS}: close one first")
+        if sum(other == owner for other in self._owners.values()) >= MAX_CLIENT_SESSIONS:
+            raise TooMany(f"open sessions of {owner}: got one more, expected at most {MAX_CLIENT_SESSIONS}")
 
     def _begin(self, decoder: Decoder, first_message: int) -> DecoderSession:
         """A session at the message where this decoder stands, or where it is to start."""
@@ -129,7 +139,8 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
         )
         session.require_affordable()
         # In the worker, so that a batch in flight is finished before its end is told.
-        state = await self._work(self._open, session, request.index, request.first_message)
+        owner = client_of(context)
+        state = await self._work(self._open, session, request.index, request.first_message, owner)
         return pb.OpenDecoderSessionResponse(next_message=state.next_message)
 
     @refusing_stream(CodecError)
@@ -194,7 +205,8 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
         self, request: pb.CloseDecoderSessionRequest, context: Any
     ) -> pb.CloseDecoderSessionResponse:
         """See ``decoder.proto``."""
-        del self._sessions[self._session(request.session_digest).session.digest]
+        digest = self._session(request.session_digest).session.digest
+        del self._sessions[digest], self._owners[digest]
         return pb.CloseDecoderSessionResponse()
 
     def _readings(self) -> list[Reading]:

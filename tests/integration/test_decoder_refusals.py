@@ -12,6 +12,7 @@ import grpc
 import numpy as np
 import pytest
 
+from decoder.service import MAX_CLIENT_SESSIONS
 from encoder.codec import EncodedBatch, Encoder
 from gumbelcast.checksum import batch_checksum
 from gumbelcast.convert import from_tensor, to_session, to_tensor
@@ -234,3 +235,15 @@ def test_reading_what_went_to_files(fleet: Fleet, tmp_path: Path) -> None:
         (answer,) = world.receive(4, 4, good(world))
         assert answer.next_message == 8
         assert len(list((tmp_path / "out").rglob("*.npz"))) == 2
+
+
+def test_sessions_of_one_client(fleet: Fleet) -> None:
+    """As many as an encoder has, and what is closed is free again."""
+    with channel_to(fleet.start("decoder").address) as channel:
+        world = World(DecoderServiceStub(channel))
+        for _ in range(MAX_CLIENT_SESSIONS - 1):
+            world.open(make_session())
+        with answered_with(grpc.StatusCode.RESOURCE_EXHAUSTED, "open sessions of 127.0.0.1", "at most 256"):
+            world.open(make_session())
+        world.go_on()
+        world.open(make_session())
