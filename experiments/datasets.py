@@ -68,7 +68,6 @@ def cifar10_images(folder: Path | None, *, train: bool) -> Images:
     try:
         split = Torchvision(str(folder or images.CACHE), train=train, download=folder is None)
     except (OSError, RuntimeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         expected = f"a network, or --data DIR with DIR/{CIFAR10_ARCHIVE} or DIR/cifar-10-batches-py"
-        raise CodecError(f"CIFAR-10 in {folder or images.CACHE}", reason, expected) from error
+        raise CodecError(f"CIFAR-10 in {folder or images.CACHE}", images.reason_of(error), expected) from error
     return np.asarray(split.data, dtype=np.uint8)

@@ -56,6 +56,13 @@ def _download(folder: Path, *, train: bool) -> None:
     try:
         MNIST(str(folder), train=train, download=True)
     except (OSError, RuntimeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         expected = "a network, or --data DIR with the files in DIR/MNIST/raw"
-        raise CodecError("MNIST download", reason, expected) from error
+        raise CodecError("MNIST download", reason_of(error), expected) from error
+
+
+def reason_of(error: Exception) -> str:
+    """Why a download failed, in one line: what torchvision says first, and what the last address answered."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) < 2:
+        return lines[0] if lines else type(error).__name__
+    return f"{lines[0].rstrip(':')}: {lines[-1]}"

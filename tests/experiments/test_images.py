@@ -95,7 +95,7 @@ def test_download_happens_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("error", "given"),
     [
-        (RuntimeError("Error downloading train-images\nand more"), "Error downloading train-images"),
+        (RuntimeError("Error downloading images.gz:\nTried a, got:\n<1>\nTried b, got:\n<2>\n"), "images.gz: <2>"),
         (OSError("<urlopen error [Errno -3] Temporary failure>"), "Temporary failure"),
         (ConnectionResetError(), "ConnectionResetError"),
     ],
