@@ -55,9 +55,10 @@ def test_codebooks_are_served(tmp_path: Path, kind: str, couplings: tuple[Coupli
             encoder.close(session)
 
 
-def test_shipped_list_of_digits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["mnist-list-k4-l16", "mnist-discrete-k4-l4"])
+def test_shipped_codebooks_of_digits(tmp_path: Path, name: str) -> None:
     """1,000 digits through services, message for message as in one process, with the error that the card tells."""
-    name, digits = "mnist-list-k4-l16", images.bundled_digits(1000)
+    digits = images.bundled_digits(1000)
     card = load_card(find_model(name))
     sources, sides = images.MNIST.sources(digits), [images.MNIST.side_information(digits, k) for k in range(4)]
     with ExitStack() as stack:
@@ -69,7 +70,7 @@ def test_shipped_list_of_digits(tmp_path: Path) -> None:
         encoder.open(session)
         answers = list(encoder.encode(session, sources))
         assert all(state.lag == 0 for state in encoder.await_delivery(session, len(sources)))
-        assert sum(answer.payload_bytes for answer in answers) == 500
+        assert sum(answer.payload_bytes for answer in answers) == 1000 * session.bits // 8
         here = code_in_process(session, load_encoder_model(card), load_decoder_model(card), sources, sides)
         assert np.array_equal(np.concatenate([answer.picks for answer in answers]), here.encoder_picks)
         for k, decoder in enumerate(started):
