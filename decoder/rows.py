@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+BLOCK_BYTES = 512
+"""What one block takes beside its rows, about: a message may come alone."""
+
 
 @dataclass
 class Rows:
@@ -25,6 +28,16 @@ class Rows:
     def __str__(self) -> str:
         """First and last message, for an error."""
         return f"{self._firsts[0]} … {self._firsts[-1] + len(self._blocks[-1]) - 1}" if self._held else "none yet"
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the rows and their blocks."""
+        return self._held * self._blocks[0][:1].nbytes + len(self._blocks) * BLOCK_BYTES if self._held else 0
+
+    @property
+    def second_block(self) -> int | None:
+        """First message of the second block, None where there is none."""
+        return self._firsts[1] if len(self._firsts) > 1 else None
 
     def put(self, first: int, rows: npt.NDArray[Any]) -> None:
         """Keep rows [n, ...], n at least 1, of messages from ``first`` on; they replace what is held of them."""

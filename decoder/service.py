@@ -231,7 +231,7 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
                     index=state.decoder.index,
                     next_message=state.next_message,
                     decoded=state.decoded,
-                    failed=len(state.failures),
+                    failed=state.failed,
                 )
                 for digest, state in self._sessions.items()
             ],

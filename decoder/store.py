@@ -12,13 +12,17 @@ import numpy.typing as npt
 from decoder.codec import Decoder
 from decoder.model import Floats
 from decoder.output import OUTPUT_TYPE, Output
-from decoder.rows import Rows
+from decoder.rows import BLOCK_BYTES, Rows
 from gumbelcast.checksum import batch_checksum
 from gumbelcast.transport import MAX_BATCH
 from shared_rng import CodecError, MissingSideInformation, SequenceError, Session, checked_batch, load_npy
 
 MAX_SIDE_BYTES = 2**28
 """Side information of one session that is held for messages to come."""
+MAX_KEPT_BYTES = 2**28
+"""Picks and reconstructions of one session that are kept for reading; the oldest go first."""
+MAX_FAILURES = 2**16
+"""Failed messages of one session whose reasons are kept; the oldest go first."""
 
 
 class BatchDamaged(CodecError):
@@ -51,7 +55,8 @@ class DecoderSession:
         file_rows: side information from a file, or None.
         output: takes the reconstructions, or None to keep them for reading.
         decoded: messages decoded since this service started, failed ones not counted.
-        failures: message number → reason.
+        failed: messages that failed since then.
+        failures: message number → reason, of the last ones.
     """
 
     decoder: Decoder
@@ -59,6 +64,7 @@ class DecoderSession:
     file_rows: npt.NDArray[Any] | None
     output: Output | None
     decoded: int = 0
+    failed: int = 0
     failures: dict[int, str] = field(default_factory=dict)
     _put: Rows = field(default_factory=Rows)
     _picks: Rows = field(default_factory=Rows)
@@ -82,7 +88,7 @@ class DecoderSession:
             raise SequenceError("first_message of side information", first_message, f"{self.next_message} or later")
         checked = checked_batch("side information", rows, self.decoder.model.side_shape, first_message)
         self._put.drop(0, self.next_message)
-        size = (len(self._put) + len(checked)) * checked[0].nbytes
+        size = self._put.nbytes + checked.nbytes + BLOCK_BYTES
         if size > MAX_SIDE_BYTES:
             raise CodecError("side information", f"{size} bytes with what is held", f"at most {MAX_SIDE_BYTES}")
         self._put.put(first_message, checked)
@@ -116,11 +122,23 @@ class DecoderSession:
             reconstructions = batch.reconstructions.astype(OUTPUT_TYPE)
             self._picks.put(first_message, batch.picks)
             self._reconstructions.put(first_message, reconstructions)
+            self._forget()
         self._put.drop(0, end)
         self.next_message = end
         self.decoded += count - len(batch.failures)
+        self.failed += len(batch.failures)
         self.failures |= batch.failures
+        while len(self.failures) > MAX_FAILURES:
+            del self.failures[next(iter(self.failures))]
         return batch.failures
+
+    def _forget(self) -> None:
+        """Let the oldest batches go where there are too many to keep, the last one never."""
+        while self._picks.nbytes + self._reconstructions.nbytes > MAX_KEPT_BYTES:
+            if (end := self._picks.second_block) is None:
+                return
+            self._picks.drop(0, end)
+            self._reconstructions.drop(0, end)
 
     def _side_rows(self, first_message: int, end: int) -> Floats:
         """Side information of messages ``first_message`` … ``end - 1``: [B, *side_shape]."""
@@ -144,7 +162,7 @@ class DecoderSession:
 
         Raises:
             CodecError: reconstructions go to a folder instead.
-            SequenceError: a message is not decoded, or was decoded before this service started.
+            SequenceError: a message is not decoded, or was decoded before this service started, or is gone.
         """
         if self.output is not None:
             raise CodecError(
@@ -154,5 +172,5 @@ class DecoderSession:
             raise CodecError("count", count, "at least 1")
         missing = self._picks.missing(first_message, first_message + count)
         if missing is not None:
-            raise SequenceError("message to read", missing, f"a decoded message ({self._picks})")
+            raise SequenceError("message to read", missing, f"a decoded message that is kept ({self._picks})")
         return self._picks.read(first_message, count), self._reconstructions.read(first_message, count)

@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pytest
 
 from decoder import Decoder
+from decoder.codec import DecodedBatch
 from decoder.output import Output, OutputFailed
-from decoder.rows import Rows
+from decoder.rows import BLOCK_BYTES, Rows
 from decoder.store import BatchDamaged, DecoderSession, read_side_information
 from gumbelcast.checksum import batch_checksum
 from shared_rng import CodecError, MissingSideInformation, SequenceError, bin_labels, pack
@@ -349,11 +350,39 @@ def test_out_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_side_information_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In bytes, of all that is held; what was decoded makes room."""
-    monkeypatch.setattr("decoder.store.MAX_SIDE_BYTES", 8 * 8)
+    """In bytes, of all that is held and what each block takes beside it; what was decoded makes room."""
+    monkeypatch.setattr("decoder.store.MAX_SIDE_BYTES", 8 * 8 + 2 * BLOCK_BYTES)
     store = a_store()
     assert store.put_side_information(0, SIDE[:8]) == 8
-    with refused("side information", "72 bytes", "at most 64"):
+    with refused("side information", f"{72 + 2 * BLOCK_BYTES} bytes", f"at most {64 + 2 * BLOCK_BYTES}"):
         store.put_side_information(100, SIDE[8:9])
     receive(store, 0, 1, payload(0, 1))
     assert store.put_side_information(100, SIDE[8:9]) == 8
+
+
+def test_reconstructions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest batches go, and whoever asks for them is told what is left; the last one stays in any case."""
+    monkeypatch.setattr("decoder.store.MAX_KEPT_BYTES", 4 * BLOCK_BYTES + 8 * (8 + 4))
+    store = a_store(SIDE)
+    for first in range(0, 12, 4):
+        receive(store, first, 4, payload(first, 4))
+    assert_read(store, 4, 8, SIDE)
+    with refused("message to read", "3", "a decoded message that is kept (4 … 11)", SequenceError):
+        store.read(3, 2)
+    assert (store.next_message, store.decoded) == (12, 12)
+    monkeypatch.setattr("decoder.store.MAX_KEPT_BYTES", 1)
+    store = a_store(SIDE)
+    receive(store, 0, 4, payload(0, 4))
+    receive(store, 4, 8, payload(4, 8))
+    assert_read(store, 4, 8, SIDE)
+
+
+def test_reasons_of_failures_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are counted, the last ones are told."""
+    monkeypatch.setattr("decoder.store.MAX_FAILURES", 2)
+    monkeypatch.setattr("decoder.codec.Decoder.decode", lambda *_: failing)
+    store = a_store(SIDE)
+    for message in range(3):
+        failing = DecodedBatch(message, np.array([-1]), np.full((1, 1), np.nan), np.array([np.nan]), {message: "why"})
+        assert receive(store, message, 1, payload(message, 1)) == {message: "why"}
+    assert (store.failed, store.failures) == (3, {1: "why", 2: "why"})

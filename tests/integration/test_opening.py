@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -109,6 +111,24 @@ def test_decoder_of_another_model_is_refused(fleet: Fleet, tmp_path: Path) -> No
         assert lacking(client, session, 16) == [(1, states[1].reason)]
     with DecoderClient(wrong.address) as reader:
         assert list(reader.status().sessions) == []
+
+
+def test_decoder_of_another_version_is_refused(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says which version it speaks, and the others go on; its status tells the version as well."""
+    (tmp_path / "sitecustomize.py").write_text("import shared_rng.session as s\ns.PROTOCOL_VERSION = 4\n")
+    right = fleet.launch("decoder", *fleet.decoder_arguments(0, SIDES[0]))
+    with monkeypatch.context() as changed:
+        changed.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+        later = fleet.start("decoder", *fleet.decoder_arguments(1, SIDES[1]))
+    with EncoderClient(fleet.encoder([right.wait_ready(), later.address]).address) as client:
+        session = fresh_session(client)
+        states = client.open(session).decoders
+        assert [state.ready for state in states] == [True, False]
+        assert "FAILED_PRECONDITION: protocol_version: got 3, expected 4" in states[1].reason
+        list(client.encode(session, SOURCES))
+        assert lacking(client, session, 16) == [(1, states[1].reason)]
+    with DecoderClient(later.address) as reader:
+        assert (reader.status().protocol_version, list(reader.status().sessions)) == (4, [])
 
 
 def test_session_of_another_model_is_refused(fleet: Fleet) -> None:

@@ -148,6 +148,13 @@ REFUSED: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "nan.npy": (
         lambda path: np.save(path, np.full((2, 28, 14), np.nan)), ("sources, row 0 (message 0)", "NaN", "finite"),
     ),
+    "range.npy": (
+        lambda path: np.save(path, np.full((2, 28, 14), 255.0)),
+        ("sources, row 0 (message 0), pixel (0, 0): got 255.0", "pixels in [-1, 1]"),
+    ),
+    "colour.png": (
+        lambda path: Image.new("RGB", (28, 28), (255, 0, 0)).save(path), ("colour.png: got a colour image", "grey"),
+    ),
     "small.png": (lambda path: Image.new("L", (10, 10)).save(path), ("small.png: got ", "(10, 10)", "(28, 14)")),
 }  # fmt: skip
 
