@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gumbelcast import convert
+from gumbelcast.channels import CALL_SECONDS, open_blocking_channel, rows_per_batch
 from gumbelcast.probe import require_trust
 from gumbelcast.security import PLAIN, Security
-from gumbelcast.transport import CALL_SECONDS, open_blocking_channel, rows_per_batch
 from gumbelcast.v1 import decoder_pb2 as pb
 from gumbelcast.v1.decoder_pb2_grpc import DecoderServiceStub
 

@@ -17,9 +17,10 @@ from decoder.model import DecoderModel
 from decoder.output import Output
 from decoder.store import DecoderSession
 from gumbelcast import convert
+from gumbelcast.channels import SESSION_KEY, rows_per_batch
 from gumbelcast.metrics import Metrics, Reading, timed
 from gumbelcast.security import Gate, TooMany, client_of
-from gumbelcast.transport import SESSION_KEY, Service, refusing, refusing_stream, rows_per_batch, until
+from gumbelcast.transport import Service, refusing, refusing_stream, until
 from gumbelcast.v1 import decoder_pb2 as pb
 from gumbelcast.v1 import decoder_pb2_grpc
 from shared_rng import CodecError, SequenceError, Session, SessionMismatch

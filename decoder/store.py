@@ -13,8 +13,8 @@ from decoder.codec import Decoder
 from decoder.model import Floats
 from decoder.output import OUTPUT_TYPE, Output
 from decoder.rows import BLOCK_BYTES, Rows
+from gumbelcast.channels import MAX_BATCH
 from gumbelcast.checksum import batch_checksum
-from gumbelcast.transport import MAX_BATCH
 from shared_rng import CodecError, MissingSideInformation, SequenceError, Session, checked_batch, load_npy
 
 MAX_SIDE_BYTES = 2**28

@@ -20,6 +20,7 @@ from encoder.model import EncoderModel, load_encoder_model
 from encoder.service import NAME, EncoderService
 from gumbelcast import lifeline, program
 from gumbelcast.bind import BindError
+from gumbelcast.channels import MAX_BATCH
 from gumbelcast.configuration import FROM_ENVIRONMENT, Config, PrintConfig, described
 from gumbelcast.metrics import Metrics
 from gumbelcast.options import (
@@ -37,7 +38,7 @@ from gumbelcast.options import (
     TlsKey,
 )
 from gumbelcast.security import Security
-from gumbelcast.transport import MAX_BATCH, run
+from gumbelcast.transport import run
 from gumbelcast.v1.encoder_pb2_grpc import add_EncoderServiceServicer_to_server
 from shared_rng import Binning, Coupling, find_model, load_card
 

@@ -12,10 +12,11 @@ import grpc
 import grpc.aio
 
 from encoder.accepted import Accepted
+from encoder.failures import DecoderDistrusts, DecoderLost, DecoderRefused, ended, explained
 from encoder.journal import MAX_MESSAGE, Batch
+from gumbelcast.channels import CALL_SECONDS, SESSION_KEY, STREAM_SECONDS, open_channel
 from gumbelcast.probe import NotTrusted, require_trust
 from gumbelcast.security import PLAIN, Security
-from gumbelcast.transport import CALL_SECONDS, SESSION_KEY, STREAM_SECONDS, open_channel
 from gumbelcast.v1 import decoder_pb2 as pb
 from gumbelcast.v1.decoder_pb2_grpc import DecoderServiceStub
 from gumbelcast.v1.session_pb2 import Session as WireSession
@@ -33,29 +34,8 @@ _RECONNECT_SECONDS = 0.1
 _MAX_LOSSES = 5
 """Connections lost one after another without an acknowledgement before a decoder is given up."""
 
-_CONNECTION_LOST = {
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.CANCELLED,
-    grpc.StatusCode.DEADLINE_EXCEEDED,
-    # What gRPC's core says when a connection breaks in the middle of a write.
-    grpc.StatusCode.INTERNAL,
-    # The batch did not arrive as it was sent: it is sent again.
-    grpc.StatusCode.DATA_LOSS,
-}
 _Stream: TypeAlias = "grpc.aio.StreamStreamCall[pb.ReceiveMessagesRequest, pb.ReceiveMessagesResponse]"
 _log = logging.getLogger("gumbelcast.encoder")
-
-
-class DecoderRefused(Exception):
-    """A decoder answered, and said no."""
-
-
-class DecoderDistrusts(DecoderRefused):
-    """A decoder does not let this encoder in, or this encoder does not trust it."""
-
-
-class DecoderLost(Exception):
-    """A decoder does not answer."""
 
 
 class DecoderLink:
@@ -165,7 +145,7 @@ class DecoderLink:
         try:
             response = await self._stub.OpenDecoderSession(request, timeout=max(seconds, 0.1), wait_for_ready=wait)
         except grpc.aio.AioRpcError as error:
-            raise _explain(error, seconds) from error
+            raise explained(error, seconds) from error
         if response.next_message > MAX_MESSAGE:
             raise DecoderRefused(f"it waits for message {response.next_message}, which there will never be")
         return int(response.next_message)
@@ -234,13 +214,13 @@ class DecoderLink:
                     continue
                 acknowledgement = reading.result()
                 if acknowledgement is grpc.aio.EOF:
-                    raise await _ended(call)
+                    raise await ended(call)
                 self._acknowledge(acknowledgement, under_way)
                 reading = _read(call)
         except grpc.aio.AioRpcError as error:
-            raise _explain(error, STREAM_SECONDS) from error
+            raise explained(error, STREAM_SECONDS) from error
         except asyncio.InvalidStateError as error:
-            raise await _ended(call) from error
+            raise await ended(call) from error
         finally:
             reading.cancel()
             call.cancel()
@@ -287,25 +267,8 @@ def _request(batch: Batch) -> pb.ReceiveMessagesRequest:
     )
 
 
-def _explain(error: grpc.aio.AioRpcError, seconds: float) -> DecoderLost | DecoderRefused:
-    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return DecoderLost(f"no answer within {seconds:g} s")
-    if error.code() in _CONNECTION_LOST:
-        return DecoderLost(f"no connection ({error.details()})")
-    kind = DecoderDistrusts if error.code() is grpc.StatusCode.PERMISSION_DENIED else DecoderRefused
-    return kind(f"refused, {error.code().name}: {error.details()}")
-
-
 def _read(call: _Stream) -> asyncio.Future[Any]:
     reading: asyncio.Future[Any] = asyncio.ensure_future(call.read())
     # A failed read that nobody waits for any more is no news: the write has failed as well.
     reading.add_done_callback(lambda done: done.cancelled() or done.exception())
     return reading
-
-
-async def _ended(call: _Stream) -> DecoderLost | DecoderRefused:
-    """Why a stream ended, from its status."""
-    code, details = await call.code(), await call.details()
-    if code in _CONNECTION_LOST or code is grpc.StatusCode.OK:
-        return DecoderLost(f"the stream ended ({details or code.name})")
-    return DecoderRefused(f"refused, {code.name}: {details}")

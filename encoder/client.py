@@ -12,9 +12,9 @@ import grpc
 import numpy.typing as npt
 
 from gumbelcast import convert
+from gumbelcast.channels import CALL_SECONDS, STREAM_SECONDS, open_blocking_channel, rows_per_batch
 from gumbelcast.probe import require_trust
 from gumbelcast.security import PLAIN, Security
-from gumbelcast.transport import CALL_SECONDS, STREAM_SECONDS, open_blocking_channel, rows_per_batch
 from gumbelcast.v1 import encoder_pb2 as pb
 from gumbelcast.v1.encoder_pb2_grpc import EncoderServiceStub
 from shared_rng import Binning, CodecError, Coupling, Session

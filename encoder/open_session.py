@@ -8,8 +8,9 @@ import logging
 from collections.abc import Sequence
 
 from encoder.accepted import Accepted
-from encoder.broadcast import DecoderLink, DecoderLost, DecoderRefused
+from encoder.broadcast import DecoderLink
 from encoder.codec import Encoder
+from encoder.failures import DecoderLost, DecoderRefused
 from gumbelcast.v1 import encoder_pb2 as pb
 from shared_rng import packed_size
 

@@ -23,9 +23,10 @@ from encoder.model import EncoderModel, Floats
 from encoder.open_session import EncoderSession, NoDecoders, connect
 from encoder.status import readings, status
 from gumbelcast import convert
+from gumbelcast.channels import MAX_BATCH
 from gumbelcast.metrics import Metrics, timed
 from gumbelcast.security import PLAIN, Gate, Security, TooMany, client_of
-from gumbelcast.transport import MAX_BATCH, Service, refusing, refusing_stream, until
+from gumbelcast.transport import Service, refusing, refusing_stream, until
 from gumbelcast.v1 import encoder_pb2 as pb
 from gumbelcast.v1 import encoder_pb2_grpc
 from gumbelcast.v1.session_pb2 import Session as WireSession

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from gumbelcast.channels import open_blocking_channel
 from gumbelcast.probe import NotTrusted, require_trust
 from gumbelcast.security import Security
-from gumbelcast.transport import open_blocking_channel
 from gumbelcast.v1 import decoder_pb2, encoder_pb2
 from gumbelcast.v1.decoder_pb2_grpc import DecoderServiceStub
 from gumbelcast.v1.encoder_pb2_grpc import EncoderServiceStub

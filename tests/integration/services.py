@@ -24,7 +24,7 @@ from encoder.client import EncoderClient
 from encoder.model import EncoderModel, load_encoder_model
 from experiments.gaussian import draw
 from experiments.processes import ServiceProcess, start
-from gumbelcast.transport import open_blocking_channel
+from gumbelcast.channels import open_blocking_channel
 from shared_rng import Session, find_model, load_card
 
 Floats = npt.NDArray[np.floating]

@@ -14,9 +14,9 @@ import pytest
 
 from decoder.service import MAX_CLIENT_SESSIONS
 from encoder.codec import EncodedBatch, Encoder
+from gumbelcast.channels import SESSION_KEY
 from gumbelcast.checksum import batch_checksum
 from gumbelcast.convert import from_tensor, to_session, to_tensor
-from gumbelcast.transport import SESSION_KEY
 from gumbelcast.v1 import decoder_pb2 as pb
 from gumbelcast.v1.decoder_pb2_grpc import DecoderServiceStub
 from gumbelcast.v1.session_pb2 import Tensor

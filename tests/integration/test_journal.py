@@ -172,7 +172,7 @@ def test_stopped_decoder_delays_nobody(fleet: Fleet) -> None:
 
 def test_connection_that_falls_silent(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other host is gone without a word: the sender learns it, and does not wait for hours."""
-    monkeypatch.setattr("gumbelcast.transport.KEEPALIVE_SECONDS", 1.0)
+    monkeypatch.setattr("gumbelcast.channels.KEEPALIVE_SECONDS", 1.0)
     encoder = fleet.encoder(fleet.decoders(SIDES))
     with Recorder(encoder.address) as recorder, EncoderClient(recorder.address) as client:
         session = fresh_session(client)

@@ -9,8 +9,9 @@ import pytest
 
 from decoder.client import DecoderClient
 from encoder.accepted import Accepted, JournalWriter
-from encoder.broadcast import WINDOW, DecoderDistrusts, DecoderLink, DecoderLost, DecoderRefused
+from encoder.broadcast import WINDOW, DecoderLink
 from encoder.codec import Encoder
+from encoder.failures import DecoderDistrusts, DecoderLost, DecoderRefused
 from encoder.journal import Batch, Journal, Retention
 from experiments.coding import code_in_process
 from gumbelcast.convert import to_session

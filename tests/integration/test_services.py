@@ -17,9 +17,9 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from encoder.client import EncoderClient
 from experiments.processes import ServiceProcess
+from gumbelcast.channels import SESSION_KEY
 from gumbelcast.checksum import batch_checksum
 from gumbelcast.convert import to_session, to_tensor
-from gumbelcast.transport import SESSION_KEY
 from gumbelcast.v1 import decoder_pb2 as pb
 from gumbelcast.v1.decoder_pb2_grpc import DecoderServiceStub
 from shared_rng import Session, packed_size

@@ -18,8 +18,8 @@ from decoder.service import DecoderService
 from encoder.broadcast import WINDOW
 from encoder.journal import Journal, Retention
 from encoder.service import EncoderService
+from gumbelcast.channels import SESSION_KEY
 from gumbelcast.convert import to_session, to_tensor
-from gumbelcast.transport import SESSION_KEY
 from gumbelcast.v1 import decoder_pb2_grpc, encoder_pb2_grpc
 from gumbelcast.v1.decoder_pb2 import ReceiveMessagesRequest
 from gumbelcast.v1.encoder_pb2 import AwaitDeliveryRequest, EncodeRequest, GetStatusRequest, OpenSessionRequest

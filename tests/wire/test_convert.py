@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from gumbelcast.channels import MESSAGE_LIMIT, rows_per_batch
 from gumbelcast.convert import from_session, from_tensor, to_session, to_tensor
-from gumbelcast.transport import MESSAGE_LIMIT, rows_per_batch
 from gumbelcast.v1 import session_pb2
 from gumbelcast.v1.session_pb2 import Tensor
 from shared_rng import Session
