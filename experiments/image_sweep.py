@@ -101,6 +101,7 @@ class ImageSweep:
 
     def run(self, processes: int) -> Results:
         """Train, choose and evaluate all that is not done yet."""
+        source_arrays(self.test_images)  # Without images nothing is written.
         self._write()
         left = [cell for cell in self.options.cells() if astuple(cell) not in self.records]
         with progress() as bar, workers(processes) as pool:

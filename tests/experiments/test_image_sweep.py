@@ -174,6 +174,13 @@ def test_goes_on_where_it_ended(out: Path, data: Path, tmp_path: Path, monkeypat
     assert [same(record) for record in found.records] == [same(record) for record in finished.records]
 
 
+def test_without_images_nothing_is_written(tmp_path: Path) -> None:
+    """So that the folder is free for another run."""
+    with refused("MNIST", f"no file {tmp_path}", "--data DIR"):
+        ImageSweep(OPTIONS, tmp_path / "none", tmp_path / "out").run(1)
+    assert not (tmp_path / "out" / "results.json").exists()
+
+
 def test_other_options_are_another_run(out: Path, data: Path) -> None:
     with refused("messages", "50", "60, as"):
         ImageSweep(replace(OPTIONS, messages=50), data, out)
