@@ -18,6 +18,7 @@ from encoder.files import read_sources
 from encoder.journal import MEMORY_BYTES, Journal, Retention
 from encoder.model import EncoderModel, load_encoder_model
 from encoder.service import NAME, EncoderService
+from encoder.similar import read_search_images
 from gumbelcast import lifeline, program
 from gumbelcast.bind import BindError
 from gumbelcast.channels import MAX_BATCH
@@ -78,8 +79,17 @@ def serve(
         float | None, typer.Option(min=0, help="Age from which messages go; no limit by default.")
     ] = None,
     search: Annotated[
-        int, typer.Option(min=0, help="Nodes of a searching encoder for lattice sessions; 0 for GLS alone.")
+        int,
+        typer.Option(
+            min=0,
+            help="Searching encoder: nodes of side information for lattice sessions, similar images for image models; "
+            "0 for GLS alone.",
+        ),
     ] = 0,
+    search_images: Annotated[
+        Path | None,
+        typer.Option(help="Whole images to search with: a folder of pictures, or a .npz, .npy or IDX file."),
+    ] = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
@@ -108,7 +118,7 @@ def serve(
         card = load_card(find_model(model)).with_variances(
             prior_variance=prior_variance, noise_variance=noise_variance, side_variance=side_variance
         )
-        loaded = load_encoder_model(card)
+        loaded = load_encoder_model(card, read_search_images(card, search_images, search))
         size = MEMORY_BYTES if journal is None else None
         retention = Retention(
             size if journal_mib is None else round(journal_mib * 2**20),

@@ -5,37 +5,30 @@ For the coupling ``list`` the network gives one log weight a message: all words 
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 import numpy as np
 import torch
 
+from encoder.image_model import ImageEncoderModel
 from encoder.model import Floats
+from encoder.similar import SimilarImages
 from networks import codebook
-from shared_rng import Codebook, CodecError, ModelCard, Session
+from shared_rng import Codebook, ModelCard, Session
 
 
-class CodebookEncoderModel:
-    """Sources are images [B, height, width] or [B, height, width, 3], pixels in [-1, 1]."""
+class CodebookEncoderModel(ImageEncoderModel):
+    """The pool is an alphabet."""
 
     latent_dimension = 1
-    pool_variance = 1.0
 
-    def __init__(self, card: ModelCard) -> None:
+    def __init__(self, card: ModelCard, similar: SimilarImages | None = None) -> None:
+        super().__init__(card, similar)
         self.codebook = Codebook.from_card(card)
-        self.digest = card.digest
-        self.source_shape = card.image_shape("source")
-        self.side = card.side
         self._network = codebook.load_encoder(card)
 
     def for_session(self, session: Session) -> CodebookEncoderModel:
         """See :meth:`encoder.model.EncoderModel.for_session`."""
         self.codebook.require(session)
         return self
-
-    def search(self, session: Session, nodes: int) -> NoReturn:
-        """Refused: the encoder does not know the decoders' networks."""
-        raise CodecError("encoder search", f"{nodes} nodes with a codebook", "a Gaussian model with a lattice pool")
 
     @torch.inference_mode()
     def log_weights(self, sources: Floats, samples: Floats) -> Floats:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from encoder.model import EncoderModel, Floats, GaussianTarget
 from shared_rng import (
     Session,
+    bin_labels,
     checked_batch,
     encoder_select,
     kernel,
@@ -49,7 +50,8 @@ class Encoder:
         Args:
             session: the session.
             model: the encoder's half of its model.
-            search: nodes of a searching encoder (``encoder.search``), or 0 for GLS alone.
+            search: nodes of a searching encoder (``encoder.search``), or its similar images
+                (``encoder.image_search``), or 0 for GLS alone. The pick is then the winner of the sent bin.
 
         Raises:
             SessionMismatch: a session field is not what the model needs.
@@ -89,6 +91,9 @@ class Encoder:
             require_picks(selection)
             return selection.picks, kernel.labels_of(self.session, messages, selection.picks)
         log_weights = self.model.log_weights(sources, samples(self.session, messages))
+        if self._search is not None:
+            wanted = self._search.labels(sources, first_message)
+            log_weights = np.where(bin_labels(self.session, messages) == wanted[:, None], log_weights, -np.inf)
         selection = encoder_select(self.session, messages, log_weights)
         require_picks(selection)
         return selection.picks, selected_labels(self.session, messages, selection)

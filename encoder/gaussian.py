@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from encoder.model import Floats, target_log_weights
-from encoder.search import MessageSearch
+from encoder.search import LatticeSearch
 from shared_rng import ModelCard, Session
 from shared_rng.lattice import TARGET_SPREAD
 
@@ -48,9 +48,9 @@ class GaussianEncoderModel:
         session.require(pool_kind="gaussian", pool_variance=self.pool_variance)
         return self
 
-    def search(self, session: Session, nodes: int) -> MessageSearch:
+    def search(self, session: Session, nodes: int) -> LatticeSearch:
         """See :meth:`encoder.model.EncoderModel.search`."""
-        return MessageSearch(session, self.prior_variance, self.side_variance, nodes)
+        return LatticeSearch(session, self.prior_variance, self.side_variance, nodes)
 
     def target(self, sources: Floats) -> tuple[Floats, Floats]:
         """Mean a and variance of p_{W|A}, each [B, 1]."""

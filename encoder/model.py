@@ -10,9 +10,17 @@ import numpy.typing as npt
 from shared_rng import Codebook, CodecError, ModelCard, Session
 
 if TYPE_CHECKING:
-    from encoder.search import MessageSearch
+    from encoder.similar import SimilarImages
 
 Floats = npt.NDArray[np.float64]
+
+
+class MessageSearch(Protocol):
+    """What finds the message that serves the decoders of one session best, by the expected distortion of the best."""
+
+    def labels(self, sources: Floats, first_message: int) -> npt.NDArray[np.uint32]:
+        """The best message of each source [B, *source_shape], numbered from ``first_message`` on: uint32 [B]."""
+        ...
 
 
 class EncoderModel(Protocol):
@@ -52,7 +60,7 @@ class EncoderModel(Protocol):
         ...
 
     def search(self, session: Session, nodes: int) -> MessageSearch:
-        """A searching encoder for this session.
+        """A searching encoder for this session, with ``nodes`` values of side information, or similar images.
 
         Raises:
             CodecError: the session cannot be searched.
@@ -110,8 +118,8 @@ def target_log_weights(mean: Floats, variance: Floats, samples: Floats, pool_var
         return np.asarray(-0.5 * distance.sum(axis=2), dtype=np.float64)
 
 
-def load_encoder_model(card: ModelCard) -> EncoderModel:
-    """The encoder's half of the model on a card.
+def load_encoder_model(card: ModelCard, similar: SimilarImages | None = None) -> EncoderModel:
+    """The encoder's half of the model on a card; with ``similar`` images an image model can search.
 
     Raises:
         CodecError: the card's source is unknown, or its architecture or weights do not fit.
@@ -123,9 +131,9 @@ def load_encoder_model(card: ModelCard) -> EncoderModel:
     if card.source == "vae":
         from encoder.vae import VaeEncoderModel  # imports torch
 
-        return VaeEncoderModel(card)
+        return VaeEncoderModel(card, similar)
     if card.source == "codebook":
         from encoder.codebook import CodebookEncoderModel  # imports torch
 
-        return CodebookEncoderModel(card)
+        return CodebookEncoderModel(card, similar)
     raise CodecError("card source", repr(card.source), "gaussian, vae or codebook")

@@ -24,7 +24,7 @@ _REACH = 6.0
 _CHUNK_ROWS = 2**20
 
 
-class MessageSearch:
+class LatticeSearch:
     """Expected distortion of every message of a lattice session."""
 
     def __init__(self, session: Session, prior_variance: float, side_variance: float, nodes: int) -> None:

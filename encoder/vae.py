@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 import torch
 
+from encoder.image_model import ImageEncoderModel
 from encoder.model import Floats, target_log_weights
+from encoder.similar import SimilarImages
 from networks import vae
-from shared_rng import CodecError, ModelCard, Session
+from shared_rng import ModelCard, Session
 
 
-class VaeEncoderModel:
-    """Sources are images [B, height, width] or [B, height, width, 3], pixels in [-1, 1]; p_W = N(0, I)."""
+class VaeEncoderModel(ImageEncoderModel):
+    """A continuous latent of dimension D; p_W = N(0, I)."""
 
-    pool_variance = 1.0
-
-    def __init__(self, card: ModelCard) -> None:
+    def __init__(self, card: ModelCard, similar: SimilarImages | None = None) -> None:
+        super().__init__(card, similar)
         self.latent_dimension = card.size("latent_dimension")
-        self.source_shape = card.image_shape("source")
-        self.side = card.side
-        self.digest = card.digest
         self._network = vae.load_encoder(card)
 
     def for_session(self, session: Session) -> VaeEncoderModel:
@@ -33,10 +29,6 @@ class VaeEncoderModel:
             race_order="index",
         )
         return self
-
-    def search(self, session: Session, nodes: int) -> NoReturn:
-        """Refused: the encoder does not know the decoders' networks."""
-        raise CodecError("encoder search", f"{nodes} nodes with a VAE", "a Gaussian model with a lattice pool")
 
     @torch.inference_mode()
     def target(self, sources: Floats) -> tuple[Floats, Floats]:

@@ -32,6 +32,7 @@ app = typer.Typer(
 )
 app.command()(image_commands.train)
 app.command()(image_commands.models)
+app.command()(image_commands.search)
 sweep_app = typer.Typer(no_args_is_help=True, help="Measure every cell of a table of the paper.")
 app.add_typer(sweep_app, name="sweep")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,12 +28,14 @@ class Outcome:
         decoder_picks: int64 [K, B], X^(k), -1 where a message failed.
         reconstructions: float64 [K, B, *source_shape], NaN where a message failed.
         payload_bytes: bytes of packed messages, summed over batches.
+        encoder_seconds: processor time of encoding, all threads together, where both ends are in one process.
     """
 
     encoder_picks: npt.NDArray[np.int64]
     decoder_picks: npt.NDArray[np.int64]
     reconstructions: Floats
     payload_bytes: int
+    encoder_seconds: float = 0.0
 
     @property
     def matched(self) -> npt.NDArray[np.bool_]:
@@ -65,18 +68,21 @@ def code_in_process(
     sides: Sequence[Floats],
     batch_size: int = BATCH,
     first_message: int = 0,
+    search: int = 0,
 ) -> Outcome:
     """Encode sources [B, ...] and decode at every decoder k with sides[k] [B, ...], in batches.
 
-    Messages are numbered from ``first_message`` on.
+    Messages are numbered from ``first_message`` on; ``search`` is that of :class:`encoder.Encoder`.
     """
-    encoder = Encoder(session, encoder_model)
+    encoder = Encoder(session, encoder_model, search)
     decoders = [Decoder(session, k, decoder_model) for k in range(session.decoders)]
-    encoded, decoded = [], []
+    encoded, decoded, seconds = [], [], 0.0
     for start in range(0, len(sources), batch_size):
         rows = slice(start, start + batch_size)
         number = first_message + start
+        started = time.process_time()
         batch = encoder.encode(sources[rows], number)
+        seconds += time.process_time() - started
         encoded.append(batch)
         decoded.append([d.decode(batch.payload, sides[d.index][rows], number) for d in decoders])
     return Outcome(
@@ -86,4 +92,5 @@ def code_in_process(
             [np.concatenate([row[k].reconstructions for row in decoded]) for k in range(session.decoders)]
         ),
         payload_bytes=sum(len(batch.payload) for batch in encoded),
+        encoder_seconds=seconds,
     )

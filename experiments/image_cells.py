@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from decoder import DecoderModel
 from encoder import Encoder, EncoderModel
-from experiments.coding import BATCH, code_in_process
+from experiments.coding import BATCH, Outcome, code_in_process
 from shared_rng import Selection, Session, bin_candidates, decoder_select, packed_size, selected_labels
 from shared_rng.pool import BinCandidates
 
@@ -96,6 +96,18 @@ def _code_alone(
     first_message: int,
 ) -> CellTrials:
     outcome = code_in_process(session, encoder_model, decoder_model, sources, sides, BATCH, first_message)
+    return trials_of(outcome, session, decoder_model, sources, sides, first_message)
+
+
+def trials_of(
+    outcome: Outcome,
+    session: Session,
+    decoder_model: DecoderModel,
+    sources: Floats,
+    sides: Sequence[Floats],
+    first_message: int = 0,
+) -> CellTrials:
+    """Errors of what came of messages ``first_message`` …, and those that the encoder's samples would have had."""
     latents = np.concatenate(
         [
             session.candidates(first_message + b, int(pick), 1).astype(np.float64)

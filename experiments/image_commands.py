@@ -1,11 +1,11 @@
-"""Commands of ``python -m experiments`` that deal with images: ``train``, ``models`` and ``sweep mnist | cifar10``."""
+"""Commands of ``python -m experiments`` for images: ``train``, ``models``, ``search`` and ``sweep mnist | cifar10``."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -154,6 +154,36 @@ def models(
     except (ValueError, OSError) as error:
         fail(error, EXIT_INPUT)
     report.print_table("Models", catalogue.COLUMNS, [catalogue.row(model) for model in found])
+
+
+def search(
+    out: Out,
+    dataset: Annotated[str, typer.Argument(help="mnist or cifar10.")],
+    model: Annotated[list[str], typer.Option(help="A model, name or folder; repeat it.")],
+    data: Data = None,
+    search: Annotated[int, typer.Option(help="Similar training images a source, J.")] = 16,
+    messages: Annotated[int, typer.Option(help="Test images.")] = 2000,
+    decoders: Annotated[int | None, typer.Option(help="K.", show_default="the model's")] = None,
+    bins: Annotated[int | None, typer.Option(help="L_max.", show_default="the model's")] = None,
+    pool_size: Annotated[int | None, typer.Option(help="N, where a model leaves a choice.", show_default="256")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the common randomness.")] = 1,
+) -> None:
+    """Code test images with encoder search and without it, and tell the gain and what it costs."""
+    from experiments import image_search, report
+    from experiments.catalogue import named_models
+    from experiments.results import Results
+
+    started = time.perf_counter()
+    try:
+        options = image_search.ImageSearchOptions(dataset, search, messages, seed, decoders, bins, pool_size)
+        out.mkdir(parents=True, exist_ok=True)
+        records = image_search.compare(options, named_models(model, dataset), data)
+        Results({**configuration(started), **asdict(options)}, records).write(out)
+    except (ValueError, OSError) as error:
+        fail(error, EXIT_INPUT)
+    title = f"{dataset}, {records[0].messages} messages, encoder search with {search} similar images"
+    report.print_table(title, image_search.COLUMNS, [image_search.row(record) for record in records])
+    print(f"results.json is in {out}")
 
 
 Recipes = Annotated[str, typer.Option(help="Recipes to measure, with commas between them.")]

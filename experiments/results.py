@@ -54,6 +54,10 @@ class Record:
         mse_paper_no_mismatch: ``mse_paper`` if every decoder had the encoder's sample, best of K.
         baseline_minus_gls: mean over messages of the baseline's ``mse_paper`` less that of GLS.
         baseline_minus_gls_sem: standard error of that paired difference.
+        search: similar images a source of a searching encoder, J; None without search.
+        search_gain: mean over messages of ``mse_paper`` without search less that with it.
+        search_gain_sem: standard error of that paired difference.
+        encoder_ms: processor time of the encoder a message, all threads together, in milliseconds.
         noise_variances: s² of p_{W|A} that each repetition chose.
         mean_db: mean over messages of 10·log10 of the best squared error, the paper's metric.
         mean_db_sem: its standard error.
@@ -106,6 +110,10 @@ class Record:
     mse_paper_no_mismatch: float | None = None
     baseline_minus_gls: float | None = None
     baseline_minus_gls_sem: float | None = None
+    search: int | None = None
+    search_gain: float | None = None
+    search_gain_sem: float | None = None
+    encoder_ms: float | None = None
     noise_variances: list[float] | None = None
     mean_db: float | None = None
     mean_db_sem: float | None = None

@@ -58,9 +58,23 @@ class DecoderNetwork(nn.Module):
 
     def log_weights(self, features: Tensor, words: Tensor) -> Tensor:
         """log p_{W|T} up to a constant a message, of one word [C] a row of features [C, H]: [C]."""
+        classifier = self._classifier()
+        return (features * classifier.weight[words]).sum(dim=-1) + classifier.bias[words]
+
+    def weigh(self, candidates: Tensor, features: Tensor) -> Tensor:
+        """See :meth:`networks.decoders.DecoderNetwork.weigh`; candidates are words."""
+        table: Tensor = self._classifier()(features)
+        words = candidates.squeeze(-1).long().unsqueeze(-2)
+        return table.gather(-1, words.expand(*table.shape[:-1], -1))
+
+    def answers(self, candidates: Tensor, features: Tensor) -> Tensor:
+        """See :meth:`networks.decoders.DecoderNetwork.answers`; candidates are words."""
+        return self.reconstruct(self.fusion(features).unsqueeze(-2), candidates.squeeze(-1).long())
+
+    def _classifier(self) -> nn.Linear:
         if self.classifier is None:
             raise CodecError("codebook", "log weights of a list", "a codebook for gls")
-        return (features * self.classifier.weight[words]).sum(dim=-1) + self.classifier.bias[words]
+        return self.classifier
 
 
 def encoder_from_card(card: ModelCard) -> EncoderNetwork:

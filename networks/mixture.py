@@ -91,6 +91,15 @@ class MixtureNetwork(nn.Module):
         own = Mixture(density.constants[rows], density.coefficients[rows])
         return own.log_density(latents.unsqueeze(-2)).squeeze(-1) - log_normal(latents)
 
+    def weigh(self, candidates: Tensor, features: Tensor) -> Tensor:
+        """See :meth:`networks.decoders.DecoderNetwork.weigh`: :meth:`log_ratio` of all pairs."""
+        densities = self.density(features).log_density(candidates.unsqueeze(-3))
+        return densities - log_normal(candidates).unsqueeze(-2)
+
+    def answers(self, candidates: Tensor, features: Tensor) -> Tensor:
+        """See :meth:`networks.decoders.DecoderNetwork.answers`."""
+        return self.reconstruct(candidates, features.unsqueeze(-2))
+
 
 def decoder_from_card(card: ModelCard) -> MixtureNetwork:
     """An untrained network of the card's architecture.

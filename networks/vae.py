@@ -65,6 +65,19 @@ class DecoderNetwork(nn.Module):
         logits: Tensor = self.estimator_head(side + latent)
         return logits.squeeze(-1)
 
+    def weigh(self, candidates: Tensor, features: Tensor) -> Tensor:
+        """See :meth:`networks.decoders.DecoderNetwork.weigh`: :meth:`log_ratio` of all pairs."""
+        side = self.estimator_side(features).unsqueeze(-2)
+        latent = self.estimator_latent(torch.cat((candidates, candidates.square()), dim=-1)).unsqueeze(-3)
+        logits: Tensor = self.estimator_head(side + latent)
+        return logits.squeeze(-1)
+
+    def answers(self, candidates: Tensor, features: Tensor) -> Tensor:
+        """See :meth:`networks.decoders.DecoderNetwork.answers`."""
+        repeated = features.unsqueeze(-2).expand(*candidates.shape[:-1], -1)
+        flat = self.reconstruct(candidates.flatten(0, -2), repeated.flatten(0, -2))
+        return flat.reshape(*candidates.shape[:-1], -1)
+
 
 def encoder_from_card(card: ModelCard) -> EncoderNetwork:
     """An untrained network of the card's architecture.

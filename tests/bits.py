@@ -35,15 +35,15 @@ GOLDEN_MESSAGES = 24
 
 _SIZES = {"latent_dimension": 2, "source_height": 6, "source_width": 5, "side_height": 4, "side_width": 4,
           "encoder_hidden": 20, "decoder_hidden": 18}  # fmt: skip
-_ESTIMATOR = _SIZES | {"side_features": 14, "estimator_hidden": 16}
-_MIXTURE = _SIZES | {
+ESTIMATOR = _SIZES | {"side_features": 14, "estimator_hidden": 16}
+MIXTURE = _SIZES | {
     "weights_head": "mixture",
     "side_features": 14,
     "fusion_hidden": 12,
     "mixture_components": 3,
     "mixture_hidden": 10,
 }
-_WORDS = _SIZES | {"latent_dimension": 1, "decoder_width": 16, "bins": 8}
+WORDS = _SIZES | {"latent_dimension": 1, "decoder_width": 16, "bins": 8}
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _images(count: int, source: str, architecture: dict[str, Any], **changes: An
 def _words(count: int, coupling: str, **changes: Any) -> Case:
     words = 16 if coupling == "list" else 64
     fields = {"pool_kind": "discrete", "pool_size": words, "latent_dimension": 1, "coupling": coupling} | changes
-    return _images(count, "codebook", _WORDS | {"coupling": coupling, "words": words}, **fields)
+    return _images(count, "codebook", WORDS | {"coupling": coupling, "words": words}, **fields)
 
 
 CASES: dict[str, Callable[[int], Case]] = {
@@ -149,9 +149,9 @@ CASES: dict[str, Callable[[int], Case]] = {
     "digits": _digits,
     "digits, baseline": lambda n: _digits(n, coupling="baseline"),
     "digits, regions": lambda n: _digits(n, binning="region"),
-    "images, estimator": lambda n: _images(n, "vae", _ESTIMATOR),
-    "images, mixture": lambda n: _images(n, "vae", _MIXTURE),
-    "images, convolutional": lambda n: _images(n, "vae", _ESTIMATOR | {"network": "convolutional"}),
+    "images, estimator": lambda n: _images(n, "vae", ESTIMATOR),
+    "images, mixture": lambda n: _images(n, "vae", MIXTURE),
+    "images, convolutional": lambda n: _images(n, "vae", ESTIMATOR | {"network": "convolutional"}),
     "words": lambda n: _words(n, "gls"),
     "words, list": lambda n: _words(n, "list"),
 }

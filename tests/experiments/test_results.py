@@ -68,6 +68,10 @@ IMAGES = Record(
     mse_paper_no_mismatch=0.06,
     baseline_minus_gls=-0.0,
     baseline_minus_gls_sem=1e-300,
+    search=16,
+    search_gain=-0.0002,
+    search_gain_sem=0.0001,
+    encoder_ms=6.25,
 )
 TOY = Record(
     source="toy",

@@ -62,6 +62,9 @@ DECODER: list[tuple[list[str], int, tuple[str, ...]]] = [
 
 ENCODER: list[tuple[list[str], int, tuple[str, ...]]] = [
     (["--model", "other"], 3, ("card architecture.encoder_hidden: got 11", "10, as the weights have")),
+    (["--model", "mnist", "--search", "4"], 3, ("--search: got 4 without --search-images", "--search-images with")),
+    (["--search", "4", "--search-images", "table.npy"], 3, ("--search-images: got table.npy with a gaussian model",)),
+    (["--model", "mnist", "--search", "4", "--search-images", "table.npy"], 3, ("table.npy: got float64 [3, 2]",)),
     (["--allow-client", "camera"], 3, ("--allow-client: got names without certificates", "--tls-ca")),
     (["--decoder", "192.0.2.1:7001"], 3, ("--decoder: got 192.0.2.1:7001 for plain text", "--insecure")),
 ]
