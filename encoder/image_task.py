@@ -147,8 +147,16 @@ class ImageTask:
 
 
 def whole_sizes(card: ModelCard) -> tuple[tuple[int, int], ...]:
-    """Height and width of the images that have a card's sources as halves: of an even size, and of an odd one."""
+    """Height and width of the images that have a card's sources as halves: of an even size, and of an odd one.
+
+    The other half of an odd one is a row less, so such images are left out where a crop needs all of them.
+    """
     height, width = card.image_shape("source")[:2]
+    crop = max(card.image_shape("side")[:2])
     if card.side in ("left", "right"):
-        return (height, 2 * width), (height, 2 * width - 1)
-    return (2 * height, width), (2 * height - 1, width)
+        return tuple((height, width + other) for other in _other_halves(width, crop))
+    return tuple((height + other, width) for other in _other_halves(height, crop))
+
+
+def _other_halves(length: int, crop: int) -> tuple[int, ...]:
+    return (length, length - 1) if crop < length else (length,)

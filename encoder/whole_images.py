@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import lzma
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,12 @@ from encoder.image_task import Images
 from shared_rng import CodecError, load_npy
 
 _ARRAY_NAMES = ("train_images", "images")
+_ARCHIVE = "a readable .npz file"
+# What reading a damaged, encrypted or oddly packed archive raises, and a header that asks for more than there is.
+_DAMAGED = (
+    EOFError, MemoryError, OSError, RuntimeError, SyntaxError, ValueError, lzma.LZMAError, zipfile.BadZipFile,
+    zlib.error,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -104,6 +112,9 @@ def read_archive(path: Path, *names: str) -> npt.NDArray[Any]:
     Raises:
         CodecError: the file cannot be read, or has no such array.
     """
+    # Checked first: numpy.load would take other kinds of file for arrays or pickles.
+    if not zipfile.is_zipfile(path):
+        raise CodecError(str(path), "no archive, or a damaged one", _ARCHIVE)
     try:
         # Opened here, since numpy.load leaves a damaged file open.
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
@@ -111,6 +122,6 @@ def read_archive(path: Path, *names: str) -> npt.NDArray[Any]:
                 if name in archive.files:
                     return np.asarray(archive[name])
             given = f"arrays {', '.join(archive.files)}"
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise CodecError(str(path), str(error), "a readable .npz file") from error
+    except _DAMAGED as error:
+        raise CodecError(str(path), str(error), _ARCHIVE) from error
     raise CodecError(str(path), given, f"an array {' or '.join(names)}")

@@ -139,3 +139,21 @@ def test_task_of_a_card(task: ImageTask) -> None:
         ImageTask.of_card(card, task.height, task.width + 2)
     with refused("crops of the model", expected="square"):
         ImageTask.of_card(replace(card, architecture=card.architecture | {"side_width": 2}), task.height, task.width)
+
+
+@pytest.mark.parametrize(
+    ("task", "sizes"),
+    [
+        (ImageTask("own", 6, 10, 1, "left", 4), {(6, 10), (6, 9)}),
+        (ImageTask("own", 10, 6, 3, "bottom", 4), {(10, 6), (9, 6)}),
+        (ImageTask("own", 6, 8, 1, "right", 4), {(6, 8)}),
+        (ImageTask("own", 8, 6, 1, "top", 4), {(8, 6)}),
+        (MNIST, {(28, 28)}),
+    ],
+)
+def test_sizes_of_whole_images(task: ImageTask, sizes: set[tuple[int, int]]) -> None:
+    """Those whose smaller half holds a crop; the images of each can be split."""
+    card = ModelCard("vae", task.architecture(), {}, None, bytes(32))
+    assert set(whole_sizes(card)) == sizes
+    for size in sizes:
+        assert ImageTask.of_card(card, *size).source_shape == task.source_shape
