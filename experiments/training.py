@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -154,17 +154,23 @@ def _held_out_metrics(trainer: Trainer, out: Path, data: TrainingData) -> dict[s
     return {"held_out_images": len(data.held_out)} | {name: round(value, 5) for name, value in metrics.items()}
 
 
-def option_flags(options: object) -> str:
-    """A dataclass of options as a command line has them; those that are None are left out."""
-    values = asdict(options).items()  # type: ignore[call-overload]
-    return "".join(f" --{name.replace('_', '-')} {value}" for name, value in values if value is not None)
+def option_flags(options: Mapping[str, Any]) -> str:
+    """Options as a command line has them; those that are None are left out."""
+    return "".join(f" --{name.replace('_', '-')} {value}" for name, value in options.items() if value is not None)
+
+
+def told_options(options: Any) -> dict[str, Any]:
+    """A recipe's options for the card: of the model that training started from, the name and not where it lay."""
+    values = asdict(options)
+    return values | ({"start": Path(values["start"]).name} if values.get("start") else {})
 
 
 def _write_card(
     recipe: Recipe, options: TrainingOptions, data: TrainingData, out: Path, metrics: dict[str, float]
 ) -> ModelCard:
     source, architecture = recipe.card()
-    flags = f"--recipe {recipe.name}{option_flags(recipe.options)}{option_flags(options)}"
+    told = told_options(recipe.options)
+    flags = f"--recipe {recipe.name}{option_flags(told)}{option_flags(asdict(options))}"
     training = {
         "command": f"python -m experiments train {data.arguments} --out DIR {flags}",
         "recipe": recipe.name,
@@ -175,7 +181,7 @@ def _write_card(
             "held_out": len(data.held_out),
             "sha256": data.digest,
         },
-        "options": asdict(recipe.options) | asdict(options),
+        "options": told | asdict(options),
         "metrics": metrics,
         "torch": torch.__version__,
     }

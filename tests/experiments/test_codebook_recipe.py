@@ -99,7 +99,10 @@ def test_gls_is_better_than_one_shared_race(list_card: ModelCard, tmp_path: Path
     assert gls < 0.95 * baseline
     metrics = card.training["metrics"]
     assert metrics["mse_paper"] < 0.95 * metrics["mse_paper_baseline"]
-    assert card.training["options"]["start"] == options.start
+    assert list_card.weights is not None
+    name = list_card.weights.parent.name
+    assert card.training["options"]["start"] == name
+    assert f"--start {name} --epochs" in card.training["command"]
 
 
 @pytest.mark.parametrize("recipe", [ListRecipe, QuantiserRecipe, DiscreteRecipe])
