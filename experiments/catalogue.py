@@ -85,11 +85,14 @@ def named_models(names: Sequence[str], dataset: str) -> list[Model]:
     """Models by shipped name or path.
 
     Raises:
-        CodecError: there is none of a name, or it was trained on other data.
+        CodecError: there is none of a name, it was trained on other data, or two folders have one name, by which
+            results tell them.
     """
-    models = []
+    models: list[Model] = []
     for name in names:
         model = Model(find_model(name), load_card(find_model(name)))
+        if model.folder.name in [other.folder.name for other in models]:
+            raise CodecError(f"model {name}", f"another model of the name {model.folder.name}", "a name of its own")
         if model.dataset != dataset:
             raise CodecError(f"model {name}", f"trained on {model.dataset or 'no images'}", f"trained on {dataset}")
         models.append(model)

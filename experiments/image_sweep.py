@@ -40,6 +40,7 @@ from experiments.progress import progress
 from experiments.recipes import recipe_kind
 from experiments.results import RESULTS_NAME, Record, Results
 from shared_rng import CodecError, load_card
+from shared_rng.card import CARD_NAME
 
 CHUNK = 500
 """Messages a unit of work."""
@@ -79,7 +80,7 @@ class ImageSweep:
             description: what the configuration says beside the options.
 
         Raises:
-            CodecError: ``out`` holds the results of other options.
+            CodecError: ``out`` holds the results of other options, or of models that are not in the folder.
         """
         self.options = options
         self.out = out
@@ -96,6 +97,7 @@ class ImageSweep:
         self.description = {**(description or {}), **self._identity}
         out.mkdir(parents=True, exist_ok=True)
         self.records, self._spent = self._resume()
+        self._require_models()
         self._choices = Choices(out / CHOICES_NAME)
         self._started = time.perf_counter()
 
@@ -203,6 +205,13 @@ class ImageSweep:
         """Folder of a record's model."""
         named = {model.folder.name: model.folder for model in self._named}
         return named.get(record.model or "", self._models / (record.model or ""))
+
+    def _require_models(self) -> None:
+        """What is done already needs its models again, for examples and the effect of N."""
+        for record in self.records.values():
+            if record.coupling != "none" and not (self.folder_of(record) / CARD_NAME).is_file():
+                expected = f"the folder with it, as {self.out / RESULTS_NAME} has its cells, or another --out"
+                raise CodecError("models", f"{self._models} without {record.model}", expected)
 
     def _errors(self, cell: Cell) -> Path:
         """File of a cell's best errors a message, averaged over coding seeds, for paired comparisons."""

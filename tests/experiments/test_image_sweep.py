@@ -186,6 +186,26 @@ def test_other_options_are_another_run(out: Path, data: Path) -> None:
         ImageSweep(replace(OPTIONS, messages=50), data, out)
 
 
+def test_models_that_are_elsewhere(out: Path, data: Path, tmp_path: Path) -> None:
+    """A finished run whose models are not in the folder says so before it trains others, and changes nothing."""
+    before = (out / "results.json").read_bytes()
+    name = str(coded(out)[0].model)
+    with refused(
+        "models", f"{tmp_path} without {name}", f"the folder with it, as {out / 'results.json'} has its cells"
+    ):
+        ImageSweep(OPTIONS, data, out, models=tmp_path)
+    assert (out / "results.json").read_bytes() == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_models_of_one_name(out: Path, tmp_path: Path) -> None:
+    """Choices and records tell models by the names of their folders."""
+    folder = next((out / "models").iterdir())
+    (tmp_path / folder.name).symlink_to(folder)
+    with refused(f"model {tmp_path / folder.name}", f"another model of the name {folder.name}", "a name of its own"):
+        named_models([str(folder), str(tmp_path / folder.name)], "mnist")
+
+
 def test_named_model(out: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Used for every cell, and nothing is trained."""
     folder = next((out / "models").iterdir())
