@@ -62,9 +62,10 @@ class ImageSearchOptions:
     pool_size: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("search", "messages"):
-            if getattr(self, name) < 1:
-                raise CodecError(name, getattr(self, name), "at least 1")
+        for name in ("search", "messages", "decoders", "bins", "pool_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise CodecError(name, value, "at least 1")
 
 
 def compare(options: ImageSearchOptions, models: Sequence[Model], folder: Path | None) -> list[Record]:

@@ -66,7 +66,10 @@ def test_the_search_is_the_encoders(models: list[Model]) -> None:
         ("mnist-discrete-k4-l4", {"bins": 8}, "model mnist-discrete-k4-l4", "a cell that it serves"),
         ("mnist", {"bins": 8}, "--decoders", "since model mnist serves any"),
         ("mnist", {"bins": 8, "decoders": 2, "pool_size": 100}, "--pool-size", "one of: 128, 256"),
-        ("mnist-discrete-k4-l4", {"search": 0}, "search", "at least 1"),
+        *(
+            ("mnist", {"bins": 8, "decoders": 2} | {name: 0}, name, "at least 1")
+            for name in ("search", "messages", "decoders", "bins", "pool_size")
+        ),
     ],
 )
 def test_refusals(model: str, changes: dict[str, Any], operand: str, expected: str) -> None:
