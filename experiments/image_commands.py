@@ -202,7 +202,7 @@ ChooseMessages = Annotated[int, typer.Option(help="Held-out training images on w
 Epochs = Annotated[int | None, typer.Option(help="Of models to be trained.", show_default="what suits the recipe")]
 TrainingSeed = Annotated[int, typer.Option(help="Of models to be trained.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A first impression within ten minutes.")]
-Processes = Annotated[int | None, typer.Option("--workers", help="Processes at once.", show_default="all cores")]
+Processes = Annotated[int | None, typer.Option("--workers", min=1, help="Processes at once.", show_default="all cores")]
 
 
 def sweep_command(dataset: str) -> Callable[..., None]:
