@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from experiments.__main__ import app
 from experiments.image_commands import OwnImages, training_data
 from tests.encoder.test_whole_images import COLOUR, GREY, folder
 from tests.models import refused
@@ -43,3 +45,11 @@ def test_options_that_do_not_fit(tmp_path: Path, change: dict[str, Any], operand
 def test_unknown_data_set() -> None:
     with refused("data set", "'fashion'", "mnist, cifar10, or --images"):
         training_data("fashion", None, None, 8)
+
+
+def test_no_workers(tmp_path: Path) -> None:
+    """A usage error; nothing is written."""
+    result = CliRunner().invoke(app, ["sweep", "mnist", "--out", str(tmp_path / "out"), "--workers", "0"])
+    assert result.exit_code == 2
+    assert "'--workers'" in result.output
+    assert not (tmp_path / "out").exists()
