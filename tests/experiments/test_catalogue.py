@@ -72,3 +72,13 @@ def test_folder_name(seed: int, epochs: int) -> None:
     """All that tells models of a sweep apart."""
     found = folder_name("mnist", "paper", PaperOptions(beta=7.5), TrainingOptions(epochs=epochs, seed=seed))
     assert found == f"mnist_paper_beta-7.5_architecture-small_epochs-{epochs}_seed-{seed}"
+
+
+def test_what_ships() -> None:
+    """Codebooks of digits for every rate, of photographs for two, a model of the paper's recipe each; 40 MB in all."""
+    models = {model.folder.name: model for model in shipped_models()}
+    tuned = [f"mnist-{recipe}-k4-l{bins}" for recipe in ("list", "discrete") for bins in (4, 8, 16, 32, 64)]
+    names = [*tuned, "cifar10-list-k4-l16", "cifar10-list-k4-l64", "mnist", "cifar10", "gaussian"]
+    assert sorted(models) == sorted(names)
+    files = [file for model in models.values() for file in model.folder.iterdir()]
+    assert sum(file.stat().st_size for file in files) < 40e6
