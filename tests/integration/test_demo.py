@@ -249,9 +249,11 @@ def test_options_that_are_no_numbers(tmp_path: Path, options: list[str], part: s
 def test_interruption_stops_the_services(tmp_path: Path, moment: str, end: signal.Signals) -> None:
     """A demo that is told to stop takes its services with it, and so does one that is killed; Ctrl-C goes to all."""
     command = [sys.executable, "-m", "experiments", "demo", "--decoders", "1", "--out", "out"]
+    # A shell starts background jobs deaf to SIGINT, and what they start inherits it.
     process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     try:
         until(lambda: any(moment in line for line in session_members(process.pid)), "the service started")
         if end is signal.SIGINT:
