@@ -19,7 +19,7 @@ from decoder.store import DecoderSession
 from gumbelcast import convert
 from gumbelcast.channels import SESSION_KEY, rows_per_batch
 from gumbelcast.metrics import Metrics, Reading, timed
-from gumbelcast.security import Gate, TooMany, client_of
+from gumbelcast.security import Gate, client_of, require_room
 from gumbelcast.transport import Service, refusing, refusing_stream, until
 from gumbelcast.v1 import decoder_pb2 as pb
 from gumbelcast.v1 import decoder_pb2_grpc
@@ -94,7 +94,7 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
     def _open(self, session: Session, index: int, first_message: int, owner: str) -> DecoderSession:
         state = self._sessions.get(session.digest)
         if state is None:
-            self._require_room(owner)
+            require_room(list(self._owners.values()), owner, MAX_SESSIONS, MAX_CLIENT_SESSIONS)
             state = self._begin(Decoder(session, index, self._model), first_message)
             self._sessions[session.digest] = state
             self._owners[session.digest] = owner
@@ -106,12 +106,6 @@ class DecoderService(Service, decoder_pb2_grpc.DecoderServiceServicer):
         if state.next_message < first_message:
             raise _gone(state.next_message, first_message)
         return state
-
-    def _require_room(self, owner: str) -> None:
-        if len(self._sessions) >= MAX_SESSIONS:
-            raise TooMany(f"open sessions: got one more, expected at most {MAX_SESSIONS}: close one first")
-        if sum(other == owner for other in self._owners.values()) >= MAX_CLIENT_SESSIONS:
-            raise TooMany(f"open sessions of {owner}: got one more, expected at most {MAX_CLIENT_SESSIONS}")
 
     def _begin(self, decoder: Decoder, first_message: int) -> DecoderSession:
         """A session at the message where this decoder stands, or where it is to start."""

@@ -25,7 +25,7 @@ from encoder.status import readings, status
 from gumbelcast import convert
 from gumbelcast.channels import MAX_BATCH
 from gumbelcast.metrics import Metrics, timed
-from gumbelcast.security import PLAIN, Gate, Security, TooMany, client_of
+from gumbelcast.security import PLAIN, Gate, Security, client_of, require_room
 from gumbelcast.transport import Service, refusing, refusing_stream, until
 from gumbelcast.v1 import encoder_pb2 as pb
 from gumbelcast.v1 import encoder_pb2_grpc
@@ -176,10 +176,8 @@ class EncoderService(Service, encoder_pb2_grpc.EncoderServiceServicer):
         return pb.OpenSessionResponse(next_message=state.accepted.next_message, decoders=state.states())
 
     def _require_room(self, owner: str) -> None:
-        if len(self._sessions) >= MAX_SESSIONS:
-            raise TooMany(f"open sessions: got one more, expected at most {MAX_SESSIONS}: close one first")
-        if sum(self._owners.get(digest) == owner for digest in self._sessions) >= MAX_CLIENT_SESSIONS:
-            raise TooMany(f"open sessions of {owner}: got one more, expected at most {MAX_CLIENT_SESSIONS}")
+        owners = [self._owners.get(digest) for digest in self._sessions]
+        require_room(owners, owner, MAX_SESSIONS, MAX_CLIENT_SESSIONS)
 
     async def _open(self, session: Session, wire: WireSession, encoder: Encoder, context: Any) -> EncoderSession:
         """Begin a session, or go on with one that was closed."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -15,7 +13,7 @@ import typer
 
 from experiments import image_commands, service_commands
 from experiments.run_configuration import configuration, values
-from experiments.service_commands import EXIT_SERVICE, Out
+from experiments.service_commands import Out, services_end
 from gumbelcast.program import EXIT_INPUT, fail
 
 if TYPE_CHECKING:
@@ -56,29 +54,18 @@ def demo(
     ] = None,
 ) -> None:
     """Run the main job: an encoder and decoders as processes, real digits, table, plots and report."""
-    import grpc
-
     from experiments import plots, report
     from experiments.demo import MODEL, DemoOptions, run_demo, tuned_models
-    from experiments.processes import ServiceFailed
     from experiments.results import Results
     from shared_rng import find_model, load_card
 
-    # Stopped by SIGTERM, the services must be stopped as well.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     started = time.perf_counter()
-    try:
+    with services_end():
         names = tuple(model) if model else (MODEL, *tuned_models())
         options = DemoOptions(digits, values(bins, int), values(decoders, int), pool_size, seed, names)
         digests = [load_card(find_model(name)).digest.hex() for name in names]
         out.mkdir(parents=True, exist_ok=True)
         records, example = run_demo(options)
-    except (ValueError, OSError) as error:
-        fail(error, EXIT_INPUT)
-    except (ServiceFailed, RuntimeError) as error:
-        fail(error, EXIT_SERVICE)
-    except grpc.RpcError as error:
-        fail(f"{error.code().name}: {error.details()}", EXIT_SERVICE)
     described = {**configuration(started), **asdict(options), "model_digests": digests}
     results = Results(described, records)
     rows = [report.image_row(record) for record in records]

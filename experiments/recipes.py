@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from encoder.image_task import ImageTask
@@ -103,6 +104,7 @@ def _no_pools(card: ModelCard, decoders: int, bins: int) -> list[dict[str, Any]]
 _REGION = TrainingOptions(epochs=12, batch=256, learning_rate=2e-3, ramp=0.05, clip=50.0)
 _CODEBOOK = TrainingOptions(epochs=16)
 _CODEBOOK_CONTINUED = TrainingOptions(epochs=6)
+_codebook_kind = partial(RecipeKind, CodebookOptions, grid=_codebook_grid, pools=_codebook_pools, training=_CODEBOOK)
 
 RECIPES: dict[str, RecipeKind] = {
     PaperRecipe.name: RecipeKind(PaperOptions, PaperRecipe, paper_grid, paper_pools, TrainingOptions(epochs=30)),
@@ -120,33 +122,21 @@ RECIPES: dict[str, RecipeKind] = {
         ZeroBitsOptions, ZeroBitsRecipe, _zero_bits_grid, _no_pools, TrainingOptions(epochs=12), ()
     ),
     # With one decoder, list and discrete are the quantiser.
-    ListRecipe.name: RecipeKind(
-        CodebookOptions,
+    ListRecipe.name: _codebook_kind(
         ListRecipe,
-        _codebook_grid,
-        _codebook_pools,
-        _CODEBOOK,
-        ("list",),
+        couplings=("list",),
         start=_fewer_bins(ListRecipe.name),
         continued=_CODEBOOK_CONTINUED,
         least_decoders=2,
     ),
-    QuantiserRecipe.name: RecipeKind(
-        CodebookOptions,
+    QuantiserRecipe.name: _codebook_kind(
         QuantiserRecipe,
-        _codebook_grid,
-        _codebook_pools,
-        _CODEBOOK,
-        ("gls",),
+        couplings=("gls",),
         start=_fewer_bins(QuantiserRecipe.name),
         continued=_CODEBOOK_CONTINUED,
     ),
-    DiscreteRecipe.name: RecipeKind(
-        CodebookOptions,
+    DiscreteRecipe.name: _codebook_kind(
         DiscreteRecipe,
-        _codebook_grid,
-        _codebook_pools,
-        _CODEBOOK,
         start=_list_of_the_cell,
         continued=replace(_CODEBOOK, epochs=4),
         least_decoders=2,

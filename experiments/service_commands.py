@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +22,24 @@ EXIT_SERVICE = 5
 """A service did not start, or a decoder missed messages."""
 
 Out = Annotated[Path, typer.Option(help="Folder for everything that is written.")]
+
+
+@contextlib.contextmanager
+def services_end() -> Iterator[None]:
+    """Stopped by SIGTERM, the block's services are stopped as well; what fails is one line and an exit code."""
+    import grpc
+
+    from experiments.processes import ServiceFailed
+
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        fail(error, EXIT_INPUT)
+    except (ServiceFailed, RuntimeError) as error:
+        fail(error, EXIT_SERVICE)
+    except grpc.RpcError as error:
+        fail(f"{error.code().name}: {error.details()}", EXIT_SERVICE)
 
 
 def status(
@@ -48,19 +68,12 @@ def bench(out: Out) -> None:
     """Measure speed as ratios to NumPy scans, growth with N, memory, and messages a second through the services."""
     from experiments import bench as measure
     from experiments import report
-    from experiments.processes import ServiceFailed
 
-    # Stopped by SIGTERM, the services must be stopped as well.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     started = time.perf_counter()
-    try:
+    with services_end():
         out.mkdir(parents=True, exist_ok=True)
         measured = measure.run_bench()
         path = measured.write(out, configuration(started))
-    except (ValueError, OSError) as error:
-        fail(error, EXIT_INPUT)
-    except (ServiceFailed, RuntimeError) as error:
-        fail(error, EXIT_SERVICE)
     title = "Microseconds of processor time a message, and ratios (×) to scans over all N candidates"
     report.print_table(title, measure.COLUMNS, [measure.row(cell) for cell in measured.cells])
     print("\n".join(measure.summary(measured)))
@@ -74,24 +87,13 @@ def chaos(
     seed: Annotated[int, typer.Option(help="Seed of data, common randomness and faults.")] = 1,
 ) -> None:
     """Kill, stop and cut off services under load, and check that every accepted message is decoded once, and right."""
-    import grpc
-
     from experiments import chaos as faults
-    from experiments.processes import ServiceFailed
 
-    # Stopped by SIGTERM, the services must be stopped as well.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     started = time.perf_counter()
-    try:
+    with services_end():
         out.mkdir(parents=True, exist_ok=True)
         happened = faults.run_chaos(seconds, decoders, seed, partial(print, flush=True))
         path = happened.write(out, configuration(started))
-    except (ValueError, OSError) as error:
-        fail(error, EXIT_INPUT)
-    except (ServiceFailed, RuntimeError) as error:
-        fail(error, EXIT_SERVICE)
-    except grpc.RpcError as error:
-        fail(f"{error.code().name}: {error.details()}", EXIT_SERVICE)
     print("\n".join(happened.summary()))
     print(f"wrote {path}")
     if happened.lost or happened.duplicates or happened.wrong:
@@ -109,27 +111,16 @@ def load(
     soak: Annotated[int, typer.Option(help="Messages over which the memory is watched; 0 for none.")] = 1_000_000,
 ) -> None:
     """Measure messages a second, bytes a message and latency of running services by batch size, and their memory."""
-    import grpc
-
     from experiments import load as measure
     from experiments import report
-    from experiments.processes import ServiceFailed
 
-    # Stopped by SIGTERM, the services must be stopped as well.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     started = time.perf_counter()
-    try:
+    with services_end():
         out.mkdir(parents=True, exist_ok=True)
         numbers = values(decoders, int), values(batches, int)
         cells = measure.run_load(values(schemes, str), *numbers, messages, print)
         watched = measure.run_soak(soak, print) if soak else None
         path = measure.write(out, configuration(started), cells, watched)
-    except (ValueError, OSError) as error:
-        fail(error, EXIT_INPUT)
-    except (ServiceFailed, RuntimeError) as error:
-        fail(error, EXIT_SERVICE)
-    except grpc.RpcError as error:
-        fail(f"{error.code().name}: {error.details()}", EXIT_SERVICE)
     title = "Services on loopback; bytes a message, transport to one decoder; time of one batch until it is accepted"
     report.print_table(title, measure.COLUMNS, [measure.row(cell) for cell in cells])
     if watched is not None:

@@ -38,6 +38,18 @@ class TooMany(NotLetIn):
     status = "RESOURCE_EXHAUSTED"
 
 
+def require_room(owners: Sequence[str | None], owner: str, most: int, most_of_one: int) -> None:
+    """Check that ``owner`` may open one more session beside those of ``owners``, None where nobody is known.
+
+    Raises:
+        TooMany: there are ``most`` in all, or ``most_of_one`` of this owner.
+    """
+    if len(owners) >= most:
+        raise TooMany(f"open sessions: got one more, expected at most {most}: close one first")
+    if owners.count(owner) >= most_of_one:
+        raise TooMany(f"open sessions of {owner}: got one more, expected at most {most_of_one}")
+
+
 @dataclass(frozen=True)
 class Material:
     """Contents of certificate files, and a context that has read them, for connections of our own."""
