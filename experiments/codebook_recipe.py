@@ -28,7 +28,7 @@ from shared_rng import Codebook, CodecError, ModelCard, find_model, load_card
 _SMALL = {"encoder_hidden": 384, "decoder_hidden": 384, "decoder_width": 512}
 _SMALL_FOR_LARGE = {"encoder_hidden": 256, "decoder_hidden": 256, "decoder_width": 512}
 """Of images of more than :data:`experiments.trainer.LARGE` values: most weights are in their first and last layers."""
-_TEMPERATURE = (10.0, 0.5)
+_TEMPERATURE = (10.0, 0.3)
 """Of the soft minimum, in units of the sum of squared errors: at first, and from a share of the steps on."""
 _STARTED_TEMPERATURE = 4.0
 """The same at first for a model that starts from another."""

@@ -24,8 +24,8 @@ _LIST_SHARE = 0.5
 """Share of the steps that train a list, where training starts from nothing."""
 _SOFTNESS = (0.7, 0.4)
 """Temperature of the picks' gradients, at first and in the end."""
-_BEST_TEMPERATURE = (10.0, 1.0)
-"""The same of the soft minimum over decoders, in units of the sum of squared errors."""
+_BEST_TEMPERATURE = 0.3
+"""Of the soft minimum over decoders, in units of the sum of squared errors: low keeps the words of a bin apart."""
 _LIKELIHOOD = 0.1
 """Weight of a nat of -log p_{W|T} of the encoder's pick, a decoder, against squared errors."""
 _RANDOMNESS = 1.0
@@ -55,11 +55,11 @@ class DiscreteRecipe(CodebookRecipe):
             messages = torch.logsumexp(self._by_bin(logits), dim=-1)
             return self.annealed_step(source, sides, messages, self.temperature(share_done / list_share))
         share = (share_done - list_share) / (1.0 - list_share)
-        softness, temperature = (first * (last / first) ** share for first, last in (_SOFTNESS, _BEST_TEMPERATURE))
-        return self._coupled_step(source, sides, logits, softness, temperature)
+        softness = _SOFTNESS[0] * (_SOFTNESS[1] / _SOFTNESS[0]) ** share
+        return self._coupled_step(source, sides, logits, softness)
 
     def _coupled_step(
-        self, source: Tensor, sides: Tensor, logits: Tensor, softness: float, temperature: float
+        self, source: Tensor, sides: Tensor, logits: Tensor, softness: float
     ) -> tuple[Tensor, dict[str, float]]:
         """Loss of a batch through one draw of its races, and its parts."""
         features = self.decoder.features(sides)
@@ -79,7 +79,7 @@ class DiscreteRecipe(CodebookRecipe):
         soft = torch.softmax(own / softness, dim=2)
         hard = nn.functional.one_hot(own.argmax(dim=2), self.words_a_bin)
         picked = ((hard + soft - soft.detach()) * bin_errors).sum(dim=2)
-        decoder_loss = marginal_loss(soft, bin_errors, picked.detach(), temperature)
+        decoder_loss = marginal_loss(soft, bin_errors, picked.detach(), _BEST_TEMPERATURE)
 
         others = self._others(sent, logits.detach())
         words = self._picked(scores.detach(), others)
@@ -95,7 +95,7 @@ class DiscreteRecipe(CodebookRecipe):
         likelihood = log_proposal[rows, :, word].sum(dim=1).mean()
         entropy = -(log_proposal.exp() * log_proposal).sum(dim=(1, 2)).mean()
 
-        best = torch.multinomial(torch.softmax(-picked.detach() / temperature, dim=1), 1).squeeze(1)
+        best = torch.multinomial(torch.softmax(-picked.detach() / _BEST_TEMPERATURE, dim=1), 1).squeeze(1)
         drawn = hard[rows, best].argmax(dim=1) * self.sides + best
         error = drawn_error(self.decoder, source, sides, bin_words, drawn)
         matched = (hard.argmax(dim=2) == word[:, None]).any(dim=1).float().mean()

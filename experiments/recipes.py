@@ -103,7 +103,7 @@ def _no_pools(card: ModelCard, decoders: int, bins: int) -> list[dict[str, Any]]
 
 _REGION = TrainingOptions(epochs=12, batch=256, learning_rate=2e-3, ramp=0.05, clip=50.0)
 _CODEBOOK = TrainingOptions(epochs=16)
-_CODEBOOK_CONTINUED = TrainingOptions(epochs=6)
+_CODEBOOK_CONTINUED = TrainingOptions(epochs=10)
 _codebook_kind = partial(RecipeKind, CodebookOptions, grid=_codebook_grid, pools=_codebook_pools, training=_CODEBOOK)
 
 RECIPES: dict[str, RecipeKind] = {
