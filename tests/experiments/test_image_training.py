@@ -109,5 +109,5 @@ def test_recipes_that_a_sweep_begins_with_two_decoders() -> None:
 
 def test_epochs_of_a_model_that_starts_from_another() -> None:
     """Fewer, where a recipe says so; the command ``train`` and sweeps ask the same."""
-    assert [RECIPES["list"].training_of(start).epochs for start in (None, "zoo-model")] == [16, 6]
+    assert [RECIPES["list"].training_of(start).epochs for start in (None, "zoo-model")] == [16, 10]
     assert RECIPES["paper"].training_of("zoo-model") == RECIPES["paper"].training
