@@ -18,18 +18,10 @@ from decoder.vae import VaeDecoderModel
 from networks import vae
 from networks.mixture import Mixture, MixtureNetwork, log_normal
 from shared_rng import ModelCard, load_card, pack
-from tests.models import make_session, refused, uniforms
+from tests.models import VAE_ARCHITECTURE, make_session, refused, uniforms
 
-ARCHITECTURE = {
+ARCHITECTURE = {name: size for name, size in VAE_ARCHITECTURE.items() if name != "estimator_hidden"} | {
     "weights_head": "mixture",
-    "latent_dimension": 2,
-    "source_height": 4,
-    "source_width": 3,
-    "side_height": 3,
-    "side_width": 2,
-    "encoder_hidden": 10,
-    "decoder_hidden": 9,
-    "side_features": 7,
     "fusion_hidden": 6,
     "mixture_components": 3,
     "mixture_hidden": 5,
