@@ -138,7 +138,7 @@ RECIPES: dict[str, RecipeKind] = {
     DiscreteRecipe.name: _codebook_kind(
         DiscreteRecipe,
         start=_list_of_the_cell,
-        continued=replace(_CODEBOOK, epochs=4),
+        continued=replace(_CODEBOOK, epochs=6),
         least_decoders=2,
     ),
 }

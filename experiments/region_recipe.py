@@ -47,7 +47,8 @@ _SOFTNESS, _STARTED_SOFTNESS, _LAST_SOFTNESS = 10.0, 3.0, 1.0
 that starts from another, and last."""
 _WARM_UP = 0.15
 """Share of the steps over which the error of matched decoders counts extra, or the latent collapses."""
-_POOL_PENALTY = 5.0
+_POOL_PENALTY = 5.0 / 392.0
+"""Of a nat of rate that the pool cannot serve, in squared errors for each of the source's values."""
 _LOG_VARIANCE = -2.0
 """Where the encoder's log-variances start."""
 _MAX_LOG_ODDS = 15.0
@@ -139,9 +140,10 @@ class RegionRecipe:
         error = expected_error(match.sum(dim=1), lone, matched, missed, softness)
         rate = log_target - log_normal(latent)
         too_rare = nn.functional.softplus(rate - math.log(self.options.pool_size) + 1.0).mean()
+        penalty = _POOL_PENALTY * source.shape[1] * too_rare
         likelihood = density.log_density(latent.detach()[:, None, None]).mean()
         warm_up = 0.0 if started else max(0.0, 1.0 - share_done / _WARM_UP)
-        loss = error.mean() + warm_up * matched.mean() + _POOL_PENALTY * too_rare - likelihood
+        loss = error.mean() + warm_up * matched.mean() + penalty - likelihood
         parts = {
             "mse": error.mean().item() / source.shape[1],
             "mse matched": matched.mean().item() / source.shape[1],

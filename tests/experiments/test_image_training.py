@@ -34,7 +34,7 @@ def chain(unit: TrainingUnit | None) -> list[tuple[str, int, int]]:
         ("list", 8, [("list", 8, 10), ("list", 4, 16)]),
         ("list", 64, [("list", 64, 10), ("list", 16, 10), ("list", 4, 16)]),
         ("quantiser", 32, [("quantiser", 32, 10), ("quantiser", 16, 10), ("quantiser", 4, 16)]),
-        ("discrete", 16, [("discrete", 16, 4), ("list", 16, 10), ("list", 4, 16)]),
+        ("discrete", 16, [("discrete", 16, 6), ("list", 16, 10), ("list", 4, 16)]),
         ("region", 16, [("region", 16, 12)]),
         ("region", 4, [("region", 4, 4), ("region", 16, 12)]),
     ],
