@@ -11,7 +11,6 @@ and the networks of the decoder are trained on one word, drawn by its share π_m
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,7 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from encoder.image_task import ImageTask
-from experiments.trainer import LARGE
+from experiments.trainer import is_large
 from networks import codebook
 from networks.weights import End, half_of
 from shared_rng import Codebook, CodecError, ModelCard, find_model, load_card
@@ -79,7 +78,7 @@ class CodebookRecipe:
             "bins": options.bins,
             "coupling": coupling,
             **task.architecture(),
-            **(_SMALL_FOR_LARGE if math.prod(task.source_shape) > LARGE else _SMALL),
+            **(_SMALL_FOR_LARGE if is_large(task) else _SMALL),
         }
         card = ModelCard("codebook", self._architecture, {}, None, b"")
         self.encoder = codebook.encoder_from_card(card)

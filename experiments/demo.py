@@ -129,8 +129,9 @@ def deploy(stack: ExitStack, model: Path, sides: Sequence[Floats], folder: Path)
 
 
 def tuned_models() -> list[str]:
-    """Names of the shipped models of MNIST digits that are each for one cell: list codes."""
-    return [model.folder.name for model in shipped_models() if (model.recipe, model.dataset) == ("list", "mnist")]
+    """Names of the shipped models of MNIST digits that are each for one cell: list codes, by rate."""
+    models = [model for model in shipped_models() if (model.recipe, model.dataset) == ("list", "mnist")]
+    return [model.folder.name for model in sorted(models, key=lambda model: int(model.options["bins"]))]
 
 
 def run_demo(options: DemoOptions) -> tuple[list[Record], Example]:

@@ -125,7 +125,8 @@ def train(
         )
         own = None if images is None else OwnImages(images, size, side, crop)
         kind = recipe_kind(recipe)
-        options = kind.training_of(start)
+        source = training_data(dataset, data, own, batch or kind.training.batch)
+        options = kind.training_of(source.task, start)
         options = replace(
             options,
             epochs=epochs or options.epochs,
@@ -135,7 +136,6 @@ def train(
             ramp=options.ramp if ramp is None else ramp,
             clip=options.clip if clip is None else clip,
         )
-        source = training_data(dataset, data, own, options.batch)
         make = kind.make
         card = run(lambda: make(source.task, chosen), source, out, options, tensorboard=tensorboard)
     except (ValueError, OSError) as error:

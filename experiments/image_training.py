@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.catalogue import folder_name
+from experiments.datasets import task_of
 from experiments.image_work import DataPlace, TrainingUnit, train_unit
 from experiments.recipes import recipe_kind
 from shared_rng.card import CARD_NAME
@@ -34,7 +35,7 @@ class TrainingPlan:
         kind = recipe_kind(recipe)
         before = kind.start(decoders, bins)
         after = None if before is None else self.units(*before)[0]
-        training = replace(kind.training_of(after), seed=self.seed)
+        training = replace(kind.training_of(task_of(self.place.dataset), after), seed=self.seed)
         if self.epochs is not None:
             training = replace(training, epochs=self.epochs)
         found = []

@@ -8,7 +8,6 @@ estimator's loss, which would otherwise make it easy to recognise instead of use
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from encoder.image_task import ImageTask
-from experiments.trainer import LARGE
+from experiments.trainer import is_large
 from networks import vae
 from shared_rng import CodecError, ModelCard
 
@@ -88,7 +87,7 @@ class PaperRecipe:
     def __init__(self, task: ImageTask, options: PaperOptions) -> None:
         self.options = options
         own = dict(ARCHITECTURES[options.architecture])
-        if options.architecture == "small" and math.prod(task.source_shape) > LARGE:
+        if options.architecture == "small" and is_large(task):
             own |= {name: own[name] // 2 for name in ("encoder_hidden", "decoder_hidden")}
         self._architecture: dict[str, Any] = {"latent_dimension": LATENT_DIMENSION, **task.architecture(), **own}
         card = ModelCard("vae", self._architecture, {}, None, b"")

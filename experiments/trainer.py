@@ -13,10 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from encoder.image_task import ImageTask
 from shared_rng import CodecError
 
 LARGE = 1000
-"""Values of a source from which on a recipe's small networks have fewer hidden units."""
+"""Values of a source from which on a recipe's small networks have fewer hidden units, and some train for longer."""
+
+
+def is_large(task: ImageTask) -> bool:
+    """Whether a task's sources have more values than :data:`LARGE`."""
+    return math.prod(task.source_shape) > LARGE
 
 
 class Recipe(Protocol):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from experiments import image_training
+from experiments.datasets import task_of
 from experiments.image_grid import ImageSweepOptions
 from experiments.image_training import TrainingPlan, train_all
 from experiments.image_work import DataPlace, TrainingUnit
@@ -34,7 +35,7 @@ def chain(unit: TrainingUnit | None) -> list[tuple[str, int, int]]:
         ("list", 8, [("list", 8, 10), ("list", 4, 16)]),
         ("list", 64, [("list", 64, 10), ("list", 16, 10), ("list", 4, 16)]),
         ("quantiser", 32, [("quantiser", 32, 10), ("quantiser", 16, 10), ("quantiser", 4, 16)]),
-        ("discrete", 16, [("discrete", 16, 6), ("list", 16, 10), ("list", 4, 16)]),
+        ("discrete", 16, [("discrete", 16, 4), ("list", 16, 10), ("list", 4, 16)]),
         ("region", 16, [("region", 16, 12)]),
         ("region", 4, [("region", 4, 4), ("region", 16, 12)]),
     ],
@@ -108,6 +109,12 @@ def test_recipes_that_a_sweep_begins_with_two_decoders() -> None:
 
 
 def test_epochs_of_a_model_that_starts_from_another() -> None:
-    """Fewer, where a recipe says so; the command ``train`` and sweeps ask the same."""
-    assert [RECIPES["list"].training_of(start).epochs for start in (None, "zoo-model")] == [16, 10]
-    assert RECIPES["paper"].training_of("zoo-model") == RECIPES["paper"].training
+    """Fewer, where a recipe says so, and of large images others; the command ``train`` and sweeps ask the same."""
+    digits, photographs = (task_of(name) for name in ("mnist", "cifar10"))
+    assert [RECIPES["list"].training_of(digits, start).epochs for start in (None, "zoo-model")] == [16, 10]
+    assert RECIPES["paper"].training_of(digits, "zoo-model") == RECIPES["paper"].training
+    discrete = RECIPES["discrete"]
+    assert [discrete.training_of(task, "zoo-model").epochs for task in (digits, photographs)] == [4, 6]
+    assert [discrete.training_of(task, None).epochs for task in (digits, photographs)] == [16, 16]
+    (unit,) = TrainingPlan(DataPlace("cifar10", None), Path("absent"), None, 1).units("discrete", 4, 4)
+    assert chain(unit) == [("discrete", 4, 6), ("list", 4, 16)]

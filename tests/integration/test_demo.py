@@ -18,6 +18,7 @@ import pytest
 from PIL import Image
 
 from experiments.coding import BATCH
+from experiments.demo import tuned_models
 from experiments.results import Record, Results
 from shared_rng import packed_size
 from tests.integration.services import WAIT_SECONDS, run_program, session_members, until
@@ -61,6 +62,11 @@ class Demo:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     return Demo(tmp_path_factory.mktemp("demo"))
+
+
+def test_tuned_models() -> None:
+    """Without --model the demo has the list code of every rate, in the order of rates."""
+    assert tuned_models() == [f"mnist-list-k4-l{bins}" for bins in (4, 8, 16, 32, 64)]
 
 
 def test_run_is_quiet_and_clean(demo: Demo) -> None:
