@@ -21,6 +21,8 @@ MAX_PIXELS = 2**25
 _AFFORDABLE = f"an image of at most {MAX_PIXELS} pixels"
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 # What Pillow's readers raise at damaged files.
+_DEEP = ("I", "F")
+"""Modes of pictures with more than 8 bits a channel, which Pillow would clip."""
 _DAMAGED = (
     ArithmeticError, AttributeError, EOFError, LookupError, OSError, RuntimeError, SyntaxError, TypeError, UserWarning,
     ValueError, struct.error, zlib.error,
@@ -129,6 +131,8 @@ def read_picture(path: Path) -> npt.NDArray[np.uint8]:
 def _pixels(image: Image.Image, path: Path) -> npt.NDArray[np.uint8]:
     if image.width * image.height > MAX_PIXELS:
         raise CodecError(str(path), f"{image.width}×{image.height} pixels", _AFFORDABLE)
+    if image.mode.startswith(_DEEP):
+        raise CodecError(str(path), f"pixels of mode {image.mode}", "8 bits a channel")
     colours = np.asarray(image.convert("RGB"))
     if (colours == colours[:, :, :1]).all():
         return np.asarray(image.convert("L"))

@@ -66,9 +66,10 @@ def read_images(path: Path, wanted: WantedImages) -> Images:
         raise CodecError(
             wanted.option, f"no file or folder {path}", "a folder of pictures, or a .npz, .npy or IDX file"
         )
-    if path.suffix == ".npz":
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
         images = read_archive(path, *_ARRAY_NAMES)
-    elif path.suffix == ".npy":
+    elif suffix == ".npy":
         images = load_npy(path, wanted.option)
     else:
         images = read_idx(path.read_bytes(), str(path))

@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from experiments.datasets import task_of
 from experiments.trainer import TrainingOptions
 from shared_rng import CodecError, ModelCard, find_model, load_card
 from shared_rng.card import CARD_NAME
@@ -95,6 +96,10 @@ def named_models(names: Sequence[str], dataset: str) -> list[Model]:
             raise CodecError(f"model {name}", f"another model of the name {model.folder.name}", "a name of its own")
         if model.dataset != dataset:
             raise CodecError(f"model {name}", f"trained on {model.dataset or 'no images'}", f"trained on {dataset}")
+        wanted = task_of(dataset).architecture()
+        for size in (*wanted, "channels", "side"):
+            if (own := model.card.architecture.get(size)) != wanted.get(size):
+                raise CodecError(f"model {name}", f"{size} {own}", f"{size} {wanted.get(size)}, as {dataset} has")
         models.append(model)
     return models
 

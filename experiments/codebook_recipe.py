@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from encoder.image_task import ImageTask
-from experiments.trainer import is_large
+from experiments.trainer import is_large, require_bins, require_sizes
 from networks import codebook
 from networks.weights import End, half_of
 from shared_rng import Codebook, CodecError, ModelCard, find_model, load_card
@@ -68,8 +68,9 @@ class CodebookRecipe:
     """
 
     def __init__(self, task: ImageTask, options: CodebookOptions, words_a_bin: int, coupling: str) -> None:
-        if options.decoders < 1 or options.bins < 2:
-            raise CodecError("decoders, bins", f"{options.decoders}, {options.bins}", "at least 1 and at least 2")
+        if options.decoders < 1:
+            raise CodecError("decoders", options.decoders, "at least 1")
+        require_bins(options.bins)
         self.options = options
         self.sides = options.decoders
         self.words_a_bin = words_a_bin
@@ -84,7 +85,7 @@ class CodebookRecipe:
         self.encoder = codebook.encoder_from_card(card)
         self.decoder = codebook.decoder_from_card(card)
         if options.start is not None:
-            start_from(load_card(find_model(options.start)), Codebook.from_card(card), self.encoder, self.decoder)
+            start_from(load_card(find_model(options.start)), card, self.encoder, self.decoder)
 
     def modules(self) -> nn.ModuleDict:
         """See :meth:`experiments.trainer.Recipe.modules`."""
@@ -204,7 +205,7 @@ def drawn_error(
     return (reconstruction - source).square().sum(dim=1).mean()
 
 
-def start_from(card: ModelCard, book: Codebook, encoder: nn.Module, decoder: nn.Module) -> None:
+def start_from(card: ModelCard, own_card: ModelCard, encoder: nn.Module, decoder: nn.Module) -> None:
     """Take the networks of another codebook model, and its words, bin by bin and word by word of a bin.
 
     Bins or words of a bin beyond those of the other are copies with noise; fewer are the first ones.
@@ -214,7 +215,8 @@ def start_from(card: ModelCard, book: Codebook, encoder: nn.Module, decoder: nn.
     """
     if card.weights is None or card.source != "codebook":
         raise CodecError("--start", f"a model of source {card.source}", "a model of source codebook")
-    other = Codebook.from_card(card)
+    require_sizes(card, own_card.architecture, ("words", "bins", "coupling"))
+    other, book = Codebook.from_card(card), Codebook.from_card(own_card)
     tensors = {name: tensor.float() for name, tensor in load_file(card.weights).items()}
     ends: dict[End, nn.Module] = {"encoder": encoder, "decoder": decoder}
     for end, module in ends.items():
@@ -223,10 +225,7 @@ def start_from(card: ModelCard, book: Codebook, encoder: nn.Module, decoder: nn.
             found = half.get(name)
             if found is not None:
                 state[name] = _regrouped(found, own, other, book) if name.startswith(_BY_WORD) else found
-        try:
-            module.load_state_dict(state)
-        except RuntimeError as error:
-            raise CodecError("--start", str(error), "a model of the same sizes") from error
+        module.load_state_dict(state)
 
 
 def _regrouped(found: Tensor, own: Tensor, other: Codebook, book: Codebook) -> Tensor:

@@ -8,14 +8,23 @@ from dataclasses import astuple
 from pathlib import Path
 
 from experiments.image_work import Cell, Setting
+from shared_rng import CodecError
 
 
 class Choices:
     """``mse_paper`` of every tried setting on held-out images, kept in a file."""
 
     def __init__(self, path: Path) -> None:
+        """Take up what the file has.
+
+        Raises:
+            CodecError: it is damaged.
+        """
         self._path = path
-        self._scores: dict[str, float] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        try:
+            self._scores: dict[str, float] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        except ValueError as error:
+            raise CodecError(str(path), str(error), "choices of a sweep; remove it to choose again") from error
 
     @staticmethod
     def _key(cell: Cell, setting: Setting) -> str:

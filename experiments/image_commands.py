@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -27,6 +28,9 @@ QUICK: dict[str, Any] = {
     "epochs": 3,
 }
 """Options of ``sweep --quick``: less training, fewer messages, small pools."""
+MAX_SEED = 2**63 - 1
+_FEWEST = 10
+"""Images of a user's: with fewer none would be held out."""
 
 Out = Annotated[Path, typer.Option(help="Folder for everything that is written.")]
 Data = Annotated[
@@ -39,24 +43,28 @@ Data = Annotated[
 class OwnImages:
     """What ``train`` is told of a user's images: where they are, their size, and how they are split."""
 
-    path: Path
+    path: Path | None
     size: tuple[int, int] | None
-    side: str
+    side: str | None
     crop: int | None
 
 
-def training_data(dataset: str | None, folder: Path | None, own: OwnImages | None, batch: int) -> TrainingData:
+def training_data(dataset: str | None, folder: Path | None, own: OwnImages, batch: int) -> TrainingData:
     """The images to train on, of a data set by name or of the user.
 
     Raises:
-        CodecError: both or none are given, a size is missing, or an image does not fit; the file is named.
+        CodecError: both or none are given, a size is missing or for a data set, or an image does not fit; the file is
+            named.
     """
     from encoder.image_task import ImageTask
     from encoder.whole_images import WantedImages, read_images
     from experiments.datasets import load_images, task_of
     from experiments.training import TrainingData
 
-    if own is None:
+    if own.path is None:
+        for name, value in (("--size", own.size), ("--side", own.side), ("--crop", own.crop)):
+            if value is not None:
+                raise CodecError(name, value, "--images as well; those of data sets are given")
         task = task_of(dataset or "")
         return TrainingData(task, load_images(task.name, folder, train=True), f"{task.name} --data DIR")
     if dataset is not None:
@@ -64,15 +72,17 @@ def training_data(dataset: str | None, folder: Path | None, own: OwnImages | Non
     if own.size is None or own.crop is None:
         raise CodecError("--images", "no --size or no --crop", "both: --size HEIGHT WIDTH --crop PIXELS")
     images = read_images(own.path, WantedImages("--images", (own.size,), "as --size has it"))
-    side = cast("Side", own.side)
-    task = ImageTask(own.path.stem, *own.size, channels=3 if images.ndim == 4 else 1, side=side, crop=own.crop)
+    path, side = own.path.absolute(), cast("Side", own.side or "left")
+    task = ImageTask(path.stem, *own.size, channels=3 if images.ndim == 4 else 1, side=side, crop=own.crop)
+    if len(images) < _FEWEST:
+        raise CodecError(str(own.path), f"{len(images)} images", f"at least {_FEWEST}, of which a tenth is held out")
     training = len(images) - len(images) // 10
     if training < batch:
         raise CodecError(
             str(own.path), f"{len(images)} images", f"{batch} without the last tenth, or a smaller --batch"
         )
     height, width = own.size
-    arguments = f"--images {own.path.name} --size {height} {width} --side {side} --crop {own.crop}"
+    arguments = f"--images {shlex.quote(path.name)} --size {height} {width} --side {side} --crop {own.crop}"
     return TrainingData(task, images, arguments)
 
 
@@ -84,7 +94,10 @@ def train(
         Path | None, typer.Option(help="Your own: a folder of pictures, or a .npz, .npy or IDX file of 8-bit images.")
     ] = None,
     size: Annotated[tuple[int, int] | None, typer.Option(help="Height and width of your images.")] = None,
-    side: Annotated[str, typer.Option(help="Half that decoders see crops of: left, right, top, bottom.")] = "left",
+    side: Annotated[
+        str | None,
+        typer.Option(help="Half that decoders see crops of: left, right, top, bottom.", show_default="left"),
+    ] = None,
     crop: Annotated[int | None, typer.Option(help="Height and width of a crop.")] = None,
     recipe: Annotated[str, typer.Option(help="How to train: paper, region, discrete, list or quantiser.")] = "paper",
     beta: Annotated[
@@ -104,7 +117,7 @@ def train(
     learning_rate: Annotated[float | None, typer.Option(min=0.0, help="Adam's first step size.")] = None,
     ramp: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Share of steps in which it rises.")] = None,
     clip: Annotated[float | None, typer.Option(min=0.0, help="Norm at which the gradient is cut.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of weights, order, crops and latents.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of weights, order, crops and latents.")] = 1,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs as well.")] = False,
 ) -> None:
     """Train an image model; the same command goes on after an interruption. Defaults are the recipe's."""
@@ -123,9 +136,8 @@ def train(
                 "start": start,
             },
         )
-        own = None if images is None else OwnImages(images, size, side, crop)
         kind = recipe_kind(recipe)
-        source = training_data(dataset, data, own, batch or kind.training.batch)
+        source = training_data(dataset, data, OwnImages(images, size, side, crop), batch or kind.training.batch)
         options = kind.training_of(source.task, start)
         options = replace(
             options,
@@ -196,12 +208,18 @@ Models = Annotated[
 ]
 Decoders = Annotated[str, typer.Option(help="Values of K.")]
 Bins = Annotated[str, typer.Option(help="Values of L_max.")]
-Messages = Annotated[int, typer.Option(help="Test images.")]
-CodingSeeds = Annotated[int, typer.Option(help="Seeds of common randomness; each codes all test images.")]
-ChooseMessages = Annotated[int, typer.Option(help="Held-out training images on which models and N are chosen.")]
-Epochs = Annotated[int | None, typer.Option(help="Of models to be trained.", show_default="what suits the recipe")]
-TrainingSeed = Annotated[int, typer.Option(help="Of models to be trained.")]
-Quick = Annotated[bool, typer.Option("--quick", help="A first impression within ten minutes.")]
+Messages = Annotated[int | None, typer.Option(help="Test images.", show_default="10000")]
+CodingSeeds = Annotated[
+    int | None, typer.Option(help="Seeds of common randomness; each codes all test images.", show_default="3")
+]
+ChooseMessages = Annotated[
+    int | None, typer.Option(help="Held-out training images on which models and N are chosen.", show_default="1000")
+]
+Epochs = Annotated[
+    int | None, typer.Option(min=1, help="Of models to be trained.", show_default="what suits the recipe")
+]
+TrainingSeed = Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of models to be trained.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A first impression within ten minutes; other options hold.")]
 Processes = Annotated[int | None, typer.Option("--workers", min=1, help="Processes at once.", show_default="all cores")]
 
 
@@ -216,9 +234,9 @@ def sweep_command(dataset: str) -> Callable[..., None]:
         models: Models = None,
         decoders: Decoders = "1,2,3,4",
         bins: Bins = "4,8,16,32,64",
-        messages: Messages = 10000,
-        coding_seeds: CodingSeeds = 3,
-        choose_messages: ChooseMessages = 1000,
+        messages: Messages = None,
+        coding_seeds: CodingSeeds = None,
+        choose_messages: ChooseMessages = None,
         epochs: Epochs = None,
         training_seed: TrainingSeed = 1,
         quick: Quick = False,
@@ -243,7 +261,7 @@ def sweep_command(dataset: str) -> Callable[..., None]:
                 values(decoders, int),
                 values(bins, int),
                 training_seed=training_seed,
-                **(QUICK if quick else numbers),
+                **(QUICK if quick else {}) | {name: number for name, number in numbers.items() if number is not None},
             )
             named = named_models(model or [], dataset)
             run = ImageSweep(options, data, out, named, models, configuration(started))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from experiments.image_work import Cell
 from experiments.recipes import recipe_kind
+from experiments.trainer import require_bins
 from shared_rng import CodecError
 
 
@@ -44,6 +45,10 @@ class ImageSweepOptions:
         for name in ("messages", "coding_seeds", "choose_messages"):
             if getattr(self, name) < 1:
                 raise CodecError(name, getattr(self, name), "at least 1")
+        if self.epochs is not None and self.epochs < 1:
+            raise CodecError("epochs", self.epochs, "at least 1")
+        for bins in self.bins:
+            require_bins(bins)
         for recipe in self.recipes:
             recipe_kind(recipe)
         if not self.cells():

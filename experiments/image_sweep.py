@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from experiments.catalogue import Model, models_for
+from experiments.datasets import load_images
 from experiments.image_cells import CellTrials
 from experiments.image_choices import Choices
 from experiments.image_extras import write_pool_sizes
@@ -39,6 +41,7 @@ from experiments.image_work import (
 from experiments.progress import progress
 from experiments.recipes import recipe_kind
 from experiments.results import RESULTS_NAME, Record, Results
+from experiments.training import digest_of
 from shared_rng import CodecError, load_card
 from shared_rng.card import CARD_NAME
 
@@ -80,8 +83,13 @@ class ImageSweep:
             description: what the configuration says beside the options.
 
         Raises:
-            CodecError: ``out`` holds the results of other options, or of models that are not in the folder.
+            CodecError: ``out`` holds the results of other options, other images, or of models that are not in the
+                folder; or a named model serves no cell.
         """
+        for model in named:
+            if not any(models_for([model], c.recipe, options.dataset, c.decoders, c.bins) for c in options.cells()):
+                given = f"of recipe {model.recipe}, which serves no cell of the sweep"
+                raise CodecError(f"model {model.folder.name}", given, "one that does; see --recipes and --bins")
         self.options = options
         self.out = out
         self.test_images = DataPlace(options.dataset, data, "test")
@@ -93,6 +101,8 @@ class ImageSweep:
             "experiment": f"sweep {options.dataset}",
             "models": [model.folder.name for model in named],
             **{name: list(v) if isinstance(v, tuple) else v for name, v in asdict(options).items()},
+            "training_images": digest_of(load_images(options.dataset, data, train=True)),
+            "test_images": digest_of(load_images(options.dataset, data, train=False)),
         }
         self.description = {**(description or {}), **self._identity}
         out.mkdir(parents=True, exist_ok=True)
@@ -103,7 +113,6 @@ class ImageSweep:
 
     def run(self, processes: int) -> Results:
         """Train, choose and evaluate all that is not done yet."""
-        source_arrays(self.test_images)  # Without images nothing is written.
         self._write()
         left = [cell for cell in self.options.cells() if astuple(cell) not in self.records]
         with progress() as bar, workers(processes) as pool:
@@ -128,6 +137,10 @@ class ImageSweep:
             folders[cell] = [model.folder for model in named] or [unit.out for unit in units]
             missing += [unit for unit in units if not is_trained(unit)]
         train_all(missing, pool, self._trained)
+        for folder in {folder for own in folders.values() for folder in own}:
+            trained_on = load_card(folder).training.get("data", {}).get("sha256")
+            if trained_on not in (None, self._identity["training_images"]):
+                raise CodecError("models", f"{folder}, trained on other images", "models of these, or another folder")
         return {cell: list(self._settings(cell, own)) for cell, own in folders.items()}
 
     def _trained(self, done: int, total: int, name: str) -> None:
@@ -217,6 +230,14 @@ class ImageSweep:
         """File of a cell's best errors a message, averaged over coding seeds, for paired comparisons."""
         return self.out / "errors" / f"{cell.recipe}-{cell.coupling}-{cell.decoders}-{cell.bins}.npy"
 
+    def _load_errors(self, cell: Cell) -> npt.NDArray[np.float64]:
+        try:
+            errors: npt.NDArray[np.float64] = np.load(self._errors(cell))
+        except (ValueError, EOFError) as error:
+            expected = "a .npy file of errors; remove it to measure the cell again"
+            raise CodecError(str(self._errors(cell)), f"{error}", expected) from error
+        return errors
+
     def code(
         self,
         groups: Sequence[tuple[Setting, tuple[Cell, ...], tuple[int, ...]]],
@@ -249,7 +270,7 @@ class ImageSweep:
         seconds = round(self._spent + time.perf_counter() - self._started, 1)
         cells = [cell for cell in self.options.cells() if astuple(cell) in self.records]
         records = with_gains(
-            [self.records[astuple(cell)] for cell in cells], [np.load(self._errors(cell)) for cell in cells]
+            [self.records[astuple(cell)] for cell in cells], [self._load_errors(cell) for cell in cells]
         )
         records += [record for key, record in sorted(self.records.items()) if key[1] == "none"]
         results = Results({**self.description, "seconds": seconds}, records)
@@ -267,4 +288,4 @@ class ImageSweep:
         for cell in self.options.cells():
             if not self._errors(cell).is_file():
                 found.pop(astuple(cell), None)
-        return found, float(results.configuration["seconds"])
+        return found, float(results.configuration.get("seconds", 0.0))

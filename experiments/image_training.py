@@ -41,6 +41,8 @@ class TrainingPlan:
         found = []
         for options in kind.grid(decoders, bins):
             name = folder_name(self.place.dataset, recipe, options, training)
+            if self.epochs is not None and after is not None:
+                name += f"_start-epochs-{after.training.epochs}"  # Else they follow from recipe and bins.
             own = options if after is None else replace(options, start=str(after.out))
             found.append(TrainingUnit(self.place, recipe, own, training, self.models / name, after))
         return found

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from encoder.image_task import ImageTask
 from experiments.region_samples import RegionSamples
+from experiments.trainer import require_bins, require_sizes
 from networks import mixture, vae
 from networks.mixture import LOG_TWO_PI, Mixture, MixtureNetwork, log_normal
 from networks.vae import EncoderNetwork
@@ -98,7 +99,8 @@ class RegionRecipe:
     name: ClassVar[str] = "region"
 
     def __init__(self, task: ImageTask, options: RegionOptions) -> None:
-        for name, least in (("decoders", 1), ("bins", 2), ("pool_size", options.bins)):
+        require_bins(options.bins)
+        for name, least in (("decoders", 1), ("pool_size", options.bins)):
             if (value := getattr(options, name)) < least:
                 raise CodecError(name, value, f"at least {least}")
         self.options = options
@@ -111,7 +113,7 @@ class RegionRecipe:
         if options.start is None:
             _set_biases(self.encoder, self.decoder)
         else:
-            _take_weights(load_card(find_model(options.start)), self.encoder, self.decoder)
+            _take_weights(load_card(find_model(options.start)), card, self.encoder, self.decoder)
 
     def modules(self) -> nn.ModuleDict:
         """See :meth:`experiments.trainer.Recipe.modules`."""
@@ -239,7 +241,7 @@ def _set_biases(encoder: EncoderNetwork, decoder: MixtureNetwork) -> None:
     log_variances.fill_(_COMPONENT_LOG_VARIANCE)
 
 
-def _take_weights(card: ModelCard, encoder: EncoderNetwork, decoder: MixtureNetwork) -> None:
+def _take_weights(card: ModelCard, own_card: ModelCard, encoder: EncoderNetwork, decoder: MixtureNetwork) -> None:
     """Take the networks of another model of this recipe.
 
     Raises:
@@ -247,10 +249,8 @@ def _take_weights(card: ModelCard, encoder: EncoderNetwork, decoder: MixtureNetw
     """
     if card.weights is None or card.architecture.get("weights_head") != "mixture":
         raise CodecError("--start", f"a model of source {card.source}", "a model of recipe region")
+    require_sizes(card, own_card.architecture)
     tensors = {name: tensor.float() for name, tensor in load_file(card.weights).items()}
     ends: dict[End, nn.Module] = {"encoder": encoder, "decoder": decoder}
     for end, module in ends.items():
-        try:
-            module.load_state_dict(half_of(tensors, end))
-        except RuntimeError as error:
-            raise CodecError("--start", str(error), "a model of the same sizes") from error
+        module.load_state_dict(half_of(tensors, end))

@@ -158,7 +158,7 @@ class Results:
         try:
             body = json.loads(path.read_text(encoding="utf-8"))
             records = [Record(**record) for record in body["records"]]
-            return cls(body["configuration"], records)
+            return cls(dict(body["configuration"]), records)
         except (ValueError, TypeError, KeyError) as error:
             names = ", ".join(field.name for field in fields(Record))
             raise CodecError(str(path), str(error), f"configuration and records with {names}") from error

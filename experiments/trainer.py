@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -14,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from encoder.image_task import ImageTask
-from shared_rng import CodecError
+from shared_rng import CodecError, ModelCard
+from shared_rng.session import MAX_BINS
 
 LARGE = 1000
 """Values of a source from which on a recipe's small networks have fewer hidden units, and some train for longer."""
@@ -23,6 +25,27 @@ LARGE = 1000
 def is_large(task: ImageTask) -> bool:
     """Whether a task's sources have more values than :data:`LARGE`."""
     return math.prod(task.source_shape) > LARGE
+
+
+def require_bins(bins: int) -> None:
+    """What a session's L_max may be.
+
+    Raises:
+        CodecError: it is no such number.
+    """
+    if not 2 <= bins <= MAX_BINS or bins & (bins - 1):
+        raise CodecError("bins", bins, f"a power of two in 2 … {MAX_BINS}")
+
+
+def require_sizes(card: ModelCard, architecture: Mapping[str, Any], free: Collection[str] = ()) -> None:
+    """That training can start from another model: its sizes are the same, but for ``free`` ones.
+
+    Raises:
+        CodecError: one is not.
+    """
+    for name, own in architecture.items():
+        if name not in free and (other := card.architecture.get(name)) != own:
+            raise CodecError("--start", f"a model with {name} {other}", f"{name} {own}")
 
 
 class Recipe(Protocol):
@@ -116,9 +139,15 @@ class Trainer:
         self.steps = 0
 
     def step(self, source: Tensor, sides: Tensor) -> dict[str, float]:
-        """One optimiser step; the parts of the loss before it."""
+        """One optimiser step; the parts of the loss before it.
+
+        Raises:
+            CodecError: the loss is infinite or not a number.
+        """
         share = self.steps / self.total
         loss, parts = self.recipe.step(source.to(self.device), sides.to(self.device), share)
+        if not math.isfinite(loss.item()):
+            raise CodecError("training", f"a loss of {loss.item()} in step {self.steps + 1}", "a finite loss")
         self.optimiser.zero_grad()
         loss.backward()
         if self.options.clip is not None:
@@ -129,7 +158,10 @@ class Trainer:
         return {"loss": loss.item()} | parts
 
     def _identity(self, data: str) -> dict[str, Any]:
-        return {"recipe": self.recipe.name, **asdict(self.recipe.options), **asdict(self.options), "data": data}
+        options = asdict(self.recipe.options)
+        if options.get("start") is not None:
+            options["start"] = Path(options["start"]).name  # However its folder is spelled, and wherever it has moved.
+        return {"recipe": self.recipe.name, **options, **asdict(self.options), "data": data}
 
     def save(self, path: Path, epoch: int, crops: np.random.Generator, data: str) -> None:
         """Write all that resuming after ``epoch`` epochs needs; killed at any time, the old or new file is there."""
@@ -156,10 +188,10 @@ class Trainer:
         """
         try:
             state = torch.load(path, weights_only=True, map_location="cpu")
-        except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-            reason = str(error).splitlines()[0]
+            stored = state["identity"]
+        except (RuntimeError, EOFError, OSError, KeyError, TypeError, pickle.UnpicklingError) as error:
+            reason = (str(error).splitlines() or ["an empty file"])[0]
             raise CodecError(str(path), reason, "a complete checkpoint; remove it to start again") from error
-        stored = state.get("identity", {})
         for name, value in self._identity(data).items():
             if stored.get(name) != value:
                 raise CodecError(str(path), f"{name} {value}", f"{name} {stored.get(name)}, or another --out")

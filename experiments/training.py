@@ -60,8 +60,13 @@ class TrainingData:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the pixels."""
-        return hashlib.sha256(self.images.tobytes()).hexdigest()
+        """See :func:`digest_of`."""
+        return digest_of(self.images)
+
+
+def digest_of(images: Images) -> str:
+    """SHA-256 of the pixels."""
+    return hashlib.sha256(images.tobytes()).hexdigest()
 
 
 def _tensors(task: ImageTask, images: Images, sides: int, generator: np.random.Generator) -> tuple[Tensor, Tensor]:

@@ -94,6 +94,15 @@ def test_equal_channels_are_grey(tmp_path: Path) -> None:
     assert np.array_equal(found, EXPECTED[:1])
 
 
+@pytest.mark.parametrize(("dtype", "suffix"), [("u2", "png"), ("i4", "tiff"), ("f4", "tiff")])
+def test_deep_pictures(tmp_path: Path, dtype: str, suffix: str) -> None:
+    """Clipped to 8 bits they would be nearly white or black."""
+    path = tmp_path / f"a.{suffix}"
+    Image.fromarray((257 * PIXELS[0].astype(np.int64)).astype(dtype)).save(path)
+    with refused(str(path), "pixels of mode", "8 bits a channel"):
+        read_sources(path, SHAPE)
+
+
 COLOURS = np.floor(256 * uniforms(180, 2)).astype(np.uint8).reshape(5, 4, 3, 3)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from experiments import catalogue
 from experiments.catalogue import COLUMNS, Model, folder_name, models_for, models_in, named_models, row, shipped_models
 from experiments.paper_recipe import PaperOptions
 from experiments.trainer import TrainingOptions
-from shared_rng import ModelCard
+from shared_rng import ModelCard, find_model, load_card
 from tests.models import refused
 
 
@@ -60,6 +62,16 @@ def test_named_models() -> None:
         named_models(["gaussian"], "mnist")
     with refused("model", "'nothing'", "a folder, or one of"):
         named_models(["nothing"], "mnist")
+
+
+def test_named_models_of_a_data_set_of_the_same_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's own folder can be called mnist."""
+    for change, given in (({"source_height": 14}, "source_height 14"), ({"side": "right"}, "side right")):
+        card = load_card(find_model("mnist-list-k4-l4"))
+        other = replace(card, architecture=card.architecture | change)
+        monkeypatch.setattr(catalogue, "load_card", lambda folder, other=other: other)
+        with refused("model mnist", given, "as mnist has"):
+            named_models(["mnist-list-k4-l4"], "mnist")
 
 
 def test_no_folder(tmp_path: Path) -> None:

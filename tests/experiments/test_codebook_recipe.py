@@ -172,8 +172,8 @@ def test_starting_from_another_model(list_card: ModelCard, decoders: int, bins: 
     card = ModelCard("codebook", list_card.architecture | {"words": bins * decoders, "bins": bins}, {}, None, b"")
     original = ListRecipe(TASK, CodebookOptions(2, 2))
     made = ListRecipe(TASK, CodebookOptions(decoders, bins))
-    start_from(list_card, Codebook.from_card(list_card), original.encoder, original.decoder)
-    start_from(list_card, Codebook.from_card(card), made.encoder, made.decoder)
+    start_from(list_card, list_card, original.encoder, original.decoder)
+    start_from(list_card, card, made.encoder, made.decoder)
     assert torch.equal(made.decoder.mixing.weight, original.decoder.mixing.weight)
     for word in range(bins * decoders):
         source = word % bins % 2 + 2 * (word // bins % 2)
@@ -191,8 +191,23 @@ def test_starting_from_what_does_not_fit(list_card: ModelCard) -> None:
         ListRecipe(TASK, CodebookOptions(start="mnist"))
     other = ImageTask("other", height=10, width=10, crop=4)
     assert list_card.weights is not None
-    with refused("--start", "size mismatch", "a model of the same sizes"):
+    with refused("--start", "a model with source_height ", "source_height 10"):
         ListRecipe(other, CodebookOptions(start=str(list_card.weights.parent)))
+
+
+def test_going_on_from_a_start_that_is_spelled_otherwise(list_card: ModelCard, tmp_path: Path) -> None:
+    """The folder may have moved with the checkpoint's; another model is another run."""
+    assert list_card.weights is not None
+    folder = list_card.weights.parent
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "moved" / folder.name).symlink_to(folder)
+    (tmp_path / "other").symlink_to(folder)
+    starts = [str(path) for path in (folder, tmp_path / "moved" / folder.name, tmp_path / "other")]
+    first, moved, other = (CodebookOptions(2, 2, start=start) for start in starts)
+    made = trained(tmp_path / "out", ListRecipe, first, 1)
+    assert trained(tmp_path / "out", ListRecipe, moved, 1).digest == made.digest
+    with refused("checkpoint.pt", "start other", f"start {folder.name}"):
+        trained(tmp_path / "out", ListRecipe, other, 1)
 
 
 def test_recipes_are_registered() -> None:
@@ -201,8 +216,10 @@ def test_recipes_are_registered() -> None:
         assert RECIPES[name].make(TASK, CodebookOptions(1, 2)).card()[1]["bins"] == 2
     with refused("--beta", "1.0", "options of recipe list"):
         recipe_options("list", {"beta": 1.0})
-    with refused("decoders, bins", "0, 16"):
+    with refused("decoders", "0", "at least 1"):
         ListRecipe(TASK, CodebookOptions(0))
+    with refused("bins", "3", "a power of two"):
+        ListRecipe(TASK, CodebookOptions(1, 3))
 
 
 def test_saved_cards_are_read_again(list_card: ModelCard) -> None:

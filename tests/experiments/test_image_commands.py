@@ -44,7 +44,30 @@ def test_options_that_do_not_fit(tmp_path: Path, change: dict[str, Any], operand
 
 def test_unknown_data_set() -> None:
     with refused("data set", "'fashion'", "mnist, cifar10, or --images"):
-        training_data("fashion", None, None, 8)
+        training_data("fashion", None, OwnImages(None, None, None, None), 8)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"), [({"size": (28, 28)}, "--size"), ({"side": "right"}, "--side"), ({"crop": 7}, "--crop")]
+)
+def test_sizes_of_data_sets_are_given(change: dict[str, Any], name: str) -> None:
+    own = OwnImages(None, **({"size": None, "side": None, "crop": None} | change))
+    with refused(name, str(change[name[2:]]), "--images as well"):
+        training_data("mnist", None, own, 8)
+
+
+def test_name_of_the_folder_that_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``--images .`` has the folder's name, and a name with a blank is quoted in the card's command."""
+    monkeypatch.chdir(folder(tmp_path / "my own", list(GREY)))
+    data = training_data(None, None, OwnImages(Path(), (6, 8), "top", 3), 18)
+    assert data.task.name == "my own"
+    assert data.arguments.startswith("--images 'my own' --size")
+
+
+def test_too_few_to_hold_one_out(tmp_path: Path) -> None:
+    path = folder(tmp_path / "own", list(GREY)[:9])
+    with refused("own", "9 images", "at least 10"):
+        training_data(None, None, OwnImages(path, (6, 8), "top", 3), 8)
 
 
 def test_no_workers(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -178,7 +179,51 @@ def test_without_images_nothing_is_written(tmp_path: Path) -> None:
     """So that the folder is free for another run."""
     with refused("MNIST", f"no file {tmp_path}", "--data DIR"):
         ImageSweep(OPTIONS, tmp_path / "none", tmp_path / "out").run(1)
-    assert not (tmp_path / "out" / "results.json").exists()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("part", ["train", "t10k"])
+def test_other_images_are_another_run(out: Path, data: Path, tmp_path: Path, part: str) -> None:
+    """References would be of one data set and cells of another."""
+    shutil.copytree(data, tmp_path / "data")
+    file = tmp_path / "data" / "MNIST" / "raw" / f"{part}-images-idx3-ubyte"
+    file.write_bytes(file.read_bytes()[:-1] + b"\1")
+    name = {"train": "training_images", "t10k": "test_images"}[part]
+    with refused(name, "", f"as {out / 'results.json'} has"):
+        ImageSweep(OPTIONS, tmp_path / "data", out)
+
+
+def test_models_of_other_images(out: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of models that another sweep trained on other images."""
+    monkeypatch.setattr(paper_recipe, "BETAS", (4.0, 8.0))
+    shutil.copytree(data, tmp_path / "data")
+    file = tmp_path / "data" / "MNIST" / "raw" / "train-images-idx3-ubyte"
+    file.write_bytes(file.read_bytes()[:-1] + b"\1")
+    with refused("models", "trained on other images", "another folder"):
+        ImageSweep(OPTIONS, tmp_path / "data", tmp_path / "out", models=out / "models").run(1)
+
+
+def test_named_model_without_a_cell(data: Path, tmp_path: Path) -> None:
+    """It would not be measured, and others trained instead."""
+    named = named_models(["mnist-list-k4-l16"], "mnist")
+    for options in (OPTIONS, replace(OPTIONS, recipes=("list",), decoders=(2, 4), bins=(4,))):
+        with refused("model mnist-list-k4-l16", "of recipe list", "one that does"):
+            ImageSweep(options, data, tmp_path / "out", named)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [("errors/paper-gls-1-4.npy", b""), ("errors/paper-gls-1-4.npy", b"no"), ("choices.json", b"{")],
+)
+def test_damaged_files(out: Path, data: Path, tmp_path: Path, name: str, damage: bytes) -> None:
+    """Refused by name."""
+    for part in ("errors", "results.json", "choices.json"):
+        copy = shutil.copytree if (out / part).is_dir() else shutil.copy
+        copy(out / part, tmp_path / part)
+    (tmp_path / name).write_bytes(damage)
+    with refused(str(tmp_path / name), "", "remove it"):
+        ImageSweep(OPTIONS, data, tmp_path, models=out / "models").run(1)
 
 
 def test_other_options_are_another_run(out: Path, data: Path) -> None:
@@ -220,10 +265,16 @@ def test_named_model(out: Path, data: Path, tmp_path: Path, monkeypatch: pytest.
         named_models([str(folder)], "cifar10")
 
 
-@pytest.mark.parametrize("name", ["messages", "coding_seeds", "choose_messages"])
+@pytest.mark.parametrize("name", ["messages", "coding_seeds", "choose_messages", "epochs"])
 def test_out_of_range(name: str) -> None:
     with refused(name, "0", "at least 1"):
         replace(OPTIONS, **{name: 0})
+
+
+def test_bins_that_no_session_has() -> None:
+    """Before anything is trained."""
+    with refused("bins", "3", "a power of two"):
+        replace(OPTIONS, bins=(4, 3))
 
 
 def test_unknown_recipe() -> None:

@@ -51,7 +51,14 @@ def test_epochs_and_seed_are_those_of_all(tmp_path: Path) -> None:
     assert [epochs for _, _, epochs in chain(unit)] == [3, 3, 3]
     assert unit.after is not None
     assert (unit.training.seed, unit.after.training.seed) == (7, 7)
-    assert unit.out == tmp_path / "mnist_discrete_decoders-2_bins-16_epochs-3_seed-7"
+    assert unit.out == tmp_path / "mnist_discrete_decoders-2_bins-16_epochs-3_seed-7_start-epochs-3"
+
+
+def test_models_of_unlike_chains_have_names_of_their_own(tmp_path: Path) -> None:
+    """A list of 10 epochs that goes on from one of 16, by default, and one whose start has 10 as well."""
+    (usual,), (given,) = (TrainingPlan(PLACE, tmp_path, epochs, 1).units("list", 4, 16) for epochs in (None, 10))
+    assert chain(usual)[0] == chain(given)[0] == ("list", 16, 10)
+    assert usual.out != given.out
 
 
 class Pool(ThreadPoolExecutor):

@@ -131,7 +131,7 @@ def test_start_from_another_model(trained: Path, tmp_path: Path) -> None:
         assert torch.equal(tensor, tensors[name].float())
     with refused("--start", "vae", "recipe region"):
         RegionRecipe(TASK, RegionOptions(start="mnist"))
-    with refused("--start", "size mismatch", "the same sizes"):
+    with refused("--start", "a model with source_height 28", "source_height 8"):
         RegionRecipe(ImageTask("small", height=8, width=8, crop=4), RegionOptions(start=str(trained)))
 
 
@@ -171,7 +171,12 @@ def test_trained_model_codes(trained: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
-    [("decoders", 0, "at least 1"), ("bins", 1, "at least 2"), ("pool_size", 3, "at least 4")],
+    [
+        ("decoders", 0, "at least 1"),
+        ("bins", 1, "a power of two"),
+        ("bins", 3, "a power of two"),
+        ("pool_size", 3, "at least 4"),
+    ],
 )
 def test_refused_options(name: str, value: int, expected: str) -> None:
     with refused(name, str(value), expected):

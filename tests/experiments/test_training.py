@@ -184,9 +184,21 @@ def test_too_few_digits(tmp_path: Path, count: int) -> None:
 def test_damaged_checkpoint_is_refused(undisturbed: Path, tmp_path: Path) -> None:
     """Named, instead of a traceback."""
     state = (undisturbed / "checkpoint.pt").read_bytes()
-    (tmp_path / "checkpoint.pt").write_bytes(state[: len(state) // 2])
-    with pytest.raises((CodecError, OSError), match=r"checkpoint\.pt"):
-        train_digits(tmp_path)
+    for damaged in (b"", state[:10], state[:5000], state[: len(state) // 2]):
+        (tmp_path / "checkpoint.pt").write_bytes(damaged)
+        with refused("checkpoint.pt", "", "a complete checkpoint; remove it"):
+            train_digits(tmp_path)
+    for other in ([1, 2], {"epoch": 1}):
+        torch.save(other, tmp_path / "checkpoint.pt")
+        with refused("checkpoint.pt", "", "a complete checkpoint; remove it"):
+            train_digits(tmp_path)
+
+
+def test_diverged_training_is_told(tmp_path: Path) -> None:
+    """And no model is written."""
+    with refused("training", "a loss of ", "a finite loss"):
+        train_digits(tmp_path, replace(OPTIONS, learning_rate=1e20))
+    assert not (tmp_path / "card.json").exists()
 
 
 def test_checkpoint_of_other_digits_is_refused(undisturbed: Path, tmp_path: Path) -> None:
