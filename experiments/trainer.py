@@ -43,8 +43,9 @@ def require_sizes(card: ModelCard, architecture: Mapping[str, Any], free: Collec
     Raises:
         CodecError: one is not.
     """
-    for name, own in architecture.items():
-        if name not in free and (other := card.architecture.get(name)) != own:
+    for name in dict.fromkeys((*architecture, *card.architecture)):
+        own, other = architecture.get(name), card.architecture.get(name)
+        if name not in free and own != other:
             raise CodecError("--start", f"a model with {name} {other}", f"{name} {own}")
 
 

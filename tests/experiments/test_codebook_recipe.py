@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -193,6 +194,10 @@ def test_starting_from_what_does_not_fit(list_card: ModelCard) -> None:
     assert list_card.weights is not None
     with refused("--start", "a model with source_height ", "source_height 10"):
         ListRecipe(other, CodebookOptions(start=str(list_card.weights.parent)))
+    colour = replace(list_card, architecture=list_card.architecture | {"channels": 3})
+    recipe = ListRecipe(TASK, CodebookOptions(2, 2))
+    with refused("--start", "a model with channels 3", "channels None"):
+        start_from(colour, list_card, recipe.encoder, recipe.decoder)
 
 
 def test_going_on_from_a_start_that_is_spelled_otherwise(list_card: ModelCard, tmp_path: Path) -> None:
