@@ -20,9 +20,9 @@ MAX_PIXELS = 2**25
 """Pixels of one image file."""
 _AFFORDABLE = f"an image of at most {MAX_PIXELS} pixels"
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-# What Pillow's readers raise at damaged files.
 _DEEP = ("I", "F")
 """Modes of pictures with more than 8 bits a channel, which Pillow would clip."""
+# What Pillow's readers raise at damaged files.
 _DAMAGED = (
     ArithmeticError, AttributeError, EOFError, LookupError, OSError, RuntimeError, SyntaxError, TypeError, UserWarning,
     ValueError, struct.error, zlib.error,

@@ -19,10 +19,11 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from encoder.image_task import ImageTask
-from experiments.trainer import is_large, require_bins, require_sizes
+from experiments.trainer import is_large, require_sizes
 from networks import codebook
 from networks.weights import End, half_of
 from shared_rng import Codebook, CodecError, ModelCard, find_model, load_card
+from shared_rng.session import require_bins
 
 _SMALL = {"encoder_hidden": 384, "decoder_hidden": 384, "decoder_width": 512}
 _SMALL_FOR_LARGE = {"encoder_hidden": 256, "decoder_hidden": 256, "decoder_width": 512}

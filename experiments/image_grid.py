@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from experiments.image_work import Cell
 from experiments.recipes import recipe_kind
-from experiments.trainer import require_bins
 from shared_rng import CodecError
+from shared_rng.session import require_bins
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,13 @@ from torch import Tensor, nn
 
 from encoder.image_task import ImageTask
 from experiments.region_samples import RegionSamples
-from experiments.trainer import require_bins, require_sizes
+from experiments.trainer import require_sizes
 from networks import mixture, vae
 from networks.mixture import LOG_TWO_PI, Mixture, MixtureNetwork, log_normal
 from networks.vae import EncoderNetwork
 from networks.weights import End, half_of
 from shared_rng import CodecError, ModelCard, find_model, load_card
+from shared_rng.session import require_bins
 
 LATENT_DIMENSION = 4
 _SMALL = {

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from encoder.image_task import ImageTask
 from shared_rng import CodecError, ModelCard
-from shared_rng.session import MAX_BINS
 
 LARGE = 1000
 """Values of a source from which on a recipe's small networks have fewer hidden units, and some train for longer."""
@@ -25,16 +24,6 @@ LARGE = 1000
 def is_large(task: ImageTask) -> bool:
     """Whether a task's sources have more values than :data:`LARGE`."""
     return math.prod(task.source_shape) > LARGE
-
-
-def require_bins(bins: int) -> None:
-    """What a session's L_max may be.
-
-    Raises:
-        CodecError: it is no such number.
-    """
-    if not 2 <= bins <= MAX_BINS or bins & (bins - 1):
-        raise CodecError("bins", bins, f"a power of two in 2 … {MAX_BINS}")
 
 
 def require_sizes(card: ModelCard, architecture: Mapping[str, Any], free: Collection[str] = ()) -> None:

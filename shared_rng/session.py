@@ -44,6 +44,18 @@ def _check_integer(name: str, value: object, low: int, high: int, expected: str)
         raise CodecError(name, repr(value), expected)
 
 
+def require_bins(bins: int) -> None:
+    """What L_max may be in any session.
+
+    Raises:
+        CodecError: it is no such number.
+    """
+    expected = "a power of two in 2 … 65536"
+    _check_integer("bins", bins, 2, MAX_BINS, expected)
+    if bins & (bins - 1):
+        raise CodecError("bins", bins, expected)
+
+
 def _check_real(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_VARIANCE:
         raise CodecError(name, repr(value), f"a finite number above 0, at most {MAX_VARIANCE:g}")
@@ -103,9 +115,7 @@ class Session:
             given = "a number out of range" if type(self.seed) is int else f"a {type(self.seed).__name__}"
             raise CodecError("seed", given, "an integer in 0 … 2^128 - 1")
         _check_integer("pool_size", self.pool_size, 2, MAX_POOL, "an integer in 2 … 2^24")
-        _check_integer("bins", self.bins, 2, MAX_BINS, "a power of two in 2 … 65536")
-        if self.bins & (self.bins - 1):
-            raise CodecError("bins", self.bins, "a power of two in 2 … 65536")
+        require_bins(self.bins)
         if self.bins > self.pool_size:
             raise CodecError("bins", self.bins, f"at most pool_size, {self.pool_size}")
         _check_integer("decoders", self.decoders, 1, MAX_DECODERS, "an integer in 1 … 65536")
