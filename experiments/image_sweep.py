@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.catalogue import Model, models_for
-from experiments.datasets import load_images
 from experiments.image_cells import CellTrials
 from experiments.image_choices import Choices
 from experiments.image_extras import write_pool_sizes
@@ -36,6 +35,7 @@ from experiments.image_work import (
     TrainingUnit,
     code_unit,
     source_arrays,
+    split_images,
     workers,
 )
 from experiments.progress import progress
@@ -101,8 +101,8 @@ class ImageSweep:
             "experiment": f"sweep {options.dataset}",
             "models": [model.folder.name for model in named],
             **{name: list(v) if isinstance(v, tuple) else v for name, v in asdict(options).items()},
-            "training_images": digest_of(load_images(options.dataset, data, train=True)),
-            "test_images": digest_of(load_images(options.dataset, data, train=False)),
+            "training_images": digest_of(split_images(DataPlace(options.dataset, data, "train"))),
+            "test_images": digest_of(split_images(self.test_images)),
         }
         self.description = {**(description or {}), **self._identity}
         out.mkdir(parents=True, exist_ok=True)
@@ -137,10 +137,6 @@ class ImageSweep:
             folders[cell] = [model.folder for model in named] or [unit.out for unit in units]
             missing += [unit for unit in units if not is_trained(unit)]
         train_all(missing, pool, self._trained)
-        for folder in {folder for own in folders.values() for folder in own}:
-            trained_on = load_card(folder).training.get("data", {}).get("sha256")
-            if trained_on not in (None, self._identity["training_images"]):
-                raise CodecError("models", f"{folder}, trained on other images", "models of these, or another folder")
         return {cell: list(self._settings(cell, own)) for cell, own in folders.items()}
 
     def _trained(self, done: int, total: int, name: str) -> None:
@@ -150,7 +146,11 @@ class ImageSweep:
 
     def _settings(self, cell: Cell, folders: Sequence[Path]) -> Iterator[Setting]:
         for folder in folders:
-            pools = recipe_kind(cell.recipe).pools(load_card(folder), cell.decoders, cell.bins)
+            card = load_card(folder)
+            trained_on = card.training.get("data", {}).get("sha256")
+            if trained_on not in (None, self._identity["training_images"]):
+                raise CodecError("models", f"{folder}, trained on other images", "models of these, or another folder")
+            pools = recipe_kind(cell.recipe).pools(card, cell.decoders, cell.bins)
             usable = [fields for fields in pools if fields["pool_size"] >= cell.bins]
             small = [fields for fields in usable if fields["pool_size"] <= self.options.largest_pool]
             for fields in small or usable[:1]:

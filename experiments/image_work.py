@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,12 +28,12 @@ from experiments.training import TrainingData, train
 from shared_rng import Coupling, ModelCard, Session, load_card
 
 Floats = npt.NDArray[np.float32]
-Split = Literal["held_out", "test"]
+Split = Literal["train", "held_out", "test"]
 
 
 @dataclass(frozen=True)
 class DataPlace:
-    """Which images: a data set, the folder it lies in, and the split; ``held_out`` is of the training images."""
+    """Which images: a data set, the folder it lies in, and the split; ``held_out`` is a part of ``train``."""
 
     dataset: str
     folder: Path | None
@@ -123,8 +123,9 @@ def _begin() -> None:
 @functools.cache
 def split_images(place: DataPlace) -> Images:
     """All images of a split, kept in memory."""
-    images = load_images(place.dataset, place.folder, train=place.split != "test")
-    return TrainingData(task_of(place.dataset), images, "").held_out if place.split == "held_out" else images
+    if place.split == "held_out":
+        return TrainingData(task_of(place.dataset), split_images(replace(place, split="train")), "").held_out
+    return load_images(place.dataset, place.folder, train=place.split == "train")
 
 
 @functools.cache
