@@ -35,11 +35,12 @@ class TrainingPlan:
         kind = recipe_kind(recipe)
         before = kind.start(decoders, bins)
         after = None if before is None else self.units(*before)[0]
-        training = replace(kind.training_of(task_of(self.place.dataset), after), seed=self.seed)
+        task = task_of(self.place.dataset)
+        training = replace(kind.training_of(task, after), seed=self.seed)
         if self.epochs is not None:
             training = replace(training, epochs=self.epochs)
         found = []
-        for options in kind.grid(decoders, bins):
+        for options in kind.grid(task, decoders, bins):
             name = folder_name(self.place.dataset, recipe, options, training)
             if self.epochs is not None and after is not None:
                 name += f"_start-epochs-{after.training.epochs}"  # Else they follow from recipe and bins.

@@ -62,15 +62,17 @@ class PaperOptions:
             raise CodecError("architecture", repr(self.architecture), f"one of: {', '.join(ARCHITECTURES)}")
 
 
-BETAS = (5.0, 6.5, 8.0, 10.0, 13.0)
+BETAS = (4.0, 5.0, 6.5, 8.0, 10.0, 13.0, 17.0)
 """Values of β to choose from in a sweep. The paper's .15 … .95 belong to another scaling of its loss."""
+BETAS_LARGE = (10.0, 16.0, 25.0, 40.0, 63.0)
+"""The same for large images, whose sum of squared errors has more terms."""
 POOL_SIZES = (128, 256, 512, 1024, 2048, 4096)
 """Values of N to choose from in a sweep: the paper's."""
 
 
-def paper_grid(decoders: int, bins: int) -> list[PaperOptions]:
+def paper_grid(task: ImageTask, decoders: int, bins: int) -> list[PaperOptions]:
     """One model a β serves every cell."""
-    return [PaperOptions(beta=beta) for beta in BETAS]
+    return [PaperOptions(beta=beta) for beta in (BETAS_LARGE if is_large(task) else BETAS)]
 
 
 def paper_pools(card: ModelCard, decoders: int, bins: int) -> list[dict[str, Any]]:

@@ -30,8 +30,8 @@ class RecipeKind:
     Attributes:
         options: its frozen dataclass of options.
         make: the recipe from a task and options.
-        grid: options of all models to choose from in a cell of K decoders and L_max bins, which a sweep trains
-            where they are missing.
+        grid: options of all models to choose from for a task's cell of K decoders and L_max bins, which a sweep
+            trains where they are missing.
         pools: session fields to choose from, given the model's card, K and L_max: ``pool_size`` and whatever else is
             not the default. They are tried in this order as long as the next is better.
         training: options of the loop that are the recipe's defaults.
@@ -45,7 +45,7 @@ class RecipeKind:
 
     options: type[Any]
     make: Callable[[ImageTask, Any], Recipe]
-    grid: Callable[[int, int], Sequence[Any]]
+    grid: Callable[[ImageTask, int, int], Sequence[Any]]
     pools: Callable[[ModelCard, int, int], Sequence[dict[str, Any]]]
     training: TrainingOptions
     couplings: tuple[Coupling, ...] = ("gls", "baseline")
@@ -79,7 +79,7 @@ def _list_of_the_cell(decoders: int, bins: int) -> tuple[str, int, int]:
     return ListRecipe.name, decoders, bins
 
 
-def _region_grid(decoders: int, bins: int) -> list[RegionOptions]:
+def _region_grid(task: ImageTask, decoders: int, bins: int) -> list[RegionOptions]:
     return [RegionOptions(decoders=decoders, bins=bins)]
 
 
@@ -88,11 +88,11 @@ def _region_pools(card: ModelCard, decoders: int, bins: int) -> list[dict[str, A
     return [{"pool_size": size, "latent_dimension": dimension, "binning": "region"}]
 
 
-def _zero_bits_grid(decoders: int, bins: int) -> list[ZeroBitsOptions]:
+def _zero_bits_grid(task: ImageTask, decoders: int, bins: int) -> list[ZeroBitsOptions]:
     return [ZeroBitsOptions(decoders=decoders)]
 
 
-def _codebook_grid(decoders: int, bins: int) -> list[CodebookOptions]:
+def _codebook_grid(task: ImageTask, decoders: int, bins: int) -> list[CodebookOptions]:
     return [CodebookOptions(decoders=decoders, bins=bins)]
 
 
