@@ -181,7 +181,7 @@ def send(
         typer.Option(help="N, candidates a message of an iid pool; by default 32768 (Gaussian model) or 1024 (VAE)."),
     ] = None,
     binning: Annotated[
-        Binning | None, typer.Option(help="random, modulo or region; by default what suits the pool.")
+        Binning | None, typer.Option(help="random, modulo or region; by default what suits the model.")
     ] = None,
     coupling: Annotated[
         Coupling | None, typer.Option(help="gls, baseline or list; by default what a codebook is made for, else gls.")

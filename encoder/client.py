@@ -88,7 +88,8 @@ class EncoderClient:
             pool: ``lattice`` or ``iid``; by default a lattice for a Gaussian model and ``iid`` for a VAE. A codebook
                 is its own pool.
             pool_size: N of an i.i.d. pool, by default 32768 for a Gaussian model and 1024 for a VAE.
-            binning: labels of candidates, see :class:`shared_rng.Session`; by default what suits the pool.
+            binning: labels of candidates, see :class:`shared_rng.Session`; by default ``region`` for a VAE that is made
+                for it (recipe ``region``), else what suits the pool.
             coupling: ``gls``, ``baseline`` or ``list``; by default what a codebook is made for, and ``gls``.
             seed: 128 bits.
 
@@ -105,7 +106,7 @@ class EncoderClient:
             "seed": secrets.randbits(128) if seed is None else seed,
             "decoders": decoders,
             "model_digest": status.model_digest,
-            "binning": binning,
+            "binning": "region" if binning is None and status.region_bins else binning,
         }
         if book is not None:
             if pool is not None:

@@ -28,6 +28,7 @@ class GaussianEncoderModel:
     latent_dimension: int = 1
     source_shape: tuple[int, ...] = ()
     side: str = ""
+    region_bins: bool = False
 
     @classmethod
     def from_card(cls, card: ModelCard) -> GaussianEncoderModel:

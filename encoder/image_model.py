@@ -12,6 +12,7 @@ class ImageEncoderModel:
     """Sources are images [B, height, width] or [B, height, width, 3], pixels in [-1, 1]; p_W has variance 1."""
 
     pool_variance = 1.0
+    region_bins = False
 
     def __init__(self, card: ModelCard, similar: SimilarImages | None) -> None:
         """Take what a card says of sources; with ``similar`` images the encoder can search."""

@@ -47,6 +47,11 @@ class EncoderModel(Protocol):
         ...
 
     @property
+    def region_bins(self) -> bool:
+        """Whether it is made for sessions whose binning is ``region``."""
+        ...
+
+    @property
     def digest(self) -> bytes:
         """The model card's digest."""
         ...

@@ -26,6 +26,7 @@ def status(
         decoder_addresses=addresses,
         gaussian=_gaussian_source(model),
         codebook=_codebook(model),
+        region_bins=model.region_bins,
         sessions=[
             pb.EncoderSessionStatus(
                 session_digest=digest,

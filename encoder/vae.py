@@ -17,6 +17,7 @@ class VaeEncoderModel(ImageEncoderModel):
     def __init__(self, card: ModelCard, similar: SimilarImages | None = None) -> None:
         super().__init__(card, similar)
         self.latent_dimension = card.size("latent_dimension")
+        self.region_bins = vae.has_mixture(card)
         self._network = vae.load_encoder(card)
 
     def for_session(self, session: Session) -> VaeEncoderModel:

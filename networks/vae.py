@@ -113,7 +113,7 @@ def decoder_from_card(card: ModelCard) -> DecoderNetwork | MixtureNetwork:
     Raises:
         CodecError: a size is missing or out of range, or ``architecture.weights_head`` is unknown.
     """
-    if _has_mixture(card):
+    if has_mixture(card):
         return mixture.decoder_from_card(card)
     source, side = card.image_shape("source"), card.image_shape("side")
     hidden, width, latent = card.size("decoder_hidden"), card.size("side_features"), card.size("latent_dimension")
@@ -134,7 +134,7 @@ def load_decoder(card: ModelCard) -> DecoderNetwork | MixtureNetwork:
 
 
 def _require_decoder_sizes(card: ModelCard, weights: dict[str, Tensor]) -> None:
-    if _has_mixture(card):
+    if has_mixture(card):
         mixture.require_sizes(card, weights)
         return
     if card.is_convolutional:
@@ -149,7 +149,12 @@ def _require_decoder_sizes(card: ModelCard, weights: dict[str, Tensor]) -> None:
     card.require_size(len(weights["estimator_latent.weight"]), "estimator_hidden")
 
 
-def _has_mixture(card: ModelCard) -> bool:
+def has_mixture(card: ModelCard) -> bool:
+    """Whether a decoder's weights come from a mixture, which is trained for bins that are regions of the pool.
+
+    Raises:
+        CodecError: ``architecture.weights_head`` is unknown.
+    """
     head = card.architecture.get("weights_head", "estimator")
     if head not in ("estimator", "mixture"):
         raise CodecError("card architecture.weights_head", repr(head), "'estimator', or absent, or 'mixture'")

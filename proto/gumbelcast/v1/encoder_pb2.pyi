@@ -90,7 +90,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("protocol_version", "model_digest", "latent_dimension", "pool_variance", "source_shape", "decoder_addresses", "sessions", "gaussian", "codebook", "side")
+    __slots__ = ("protocol_version", "model_digest", "latent_dimension", "pool_variance", "source_shape", "decoder_addresses", "sessions", "gaussian", "codebook", "side", "region_bins")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
     LATENT_DIMENSION_FIELD_NUMBER: _ClassVar[int]
@@ -101,6 +101,7 @@ class GetStatusResponse(_message.Message):
     GAUSSIAN_FIELD_NUMBER: _ClassVar[int]
     CODEBOOK_FIELD_NUMBER: _ClassVar[int]
     SIDE_FIELD_NUMBER: _ClassVar[int]
+    REGION_BINS_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     model_digest: bytes
     latent_dimension: int
@@ -111,7 +112,8 @@ class GetStatusResponse(_message.Message):
     gaussian: GaussianSource
     codebook: Codebook
     side: str
-    def __init__(self, protocol_version: _Optional[int] = ..., model_digest: _Optional[bytes] = ..., latent_dimension: _Optional[int] = ..., pool_variance: _Optional[float] = ..., source_shape: _Optional[_Iterable[int]] = ..., decoder_addresses: _Optional[_Iterable[str]] = ..., sessions: _Optional[_Iterable[_Union[EncoderSessionStatus, _Mapping]]] = ..., gaussian: _Optional[_Union[GaussianSource, _Mapping]] = ..., codebook: _Optional[_Union[Codebook, _Mapping]] = ..., side: _Optional[str] = ...) -> None: ...
+    region_bins: bool
+    def __init__(self, protocol_version: _Optional[int] = ..., model_digest: _Optional[bytes] = ..., latent_dimension: _Optional[int] = ..., pool_variance: _Optional[float] = ..., source_shape: _Optional[_Iterable[int]] = ..., decoder_addresses: _Optional[_Iterable[str]] = ..., sessions: _Optional[_Iterable[_Union[EncoderSessionStatus, _Mapping]]] = ..., gaussian: _Optional[_Union[GaussianSource, _Mapping]] = ..., codebook: _Optional[_Union[Codebook, _Mapping]] = ..., side: _Optional[str] = ..., region_bins: bool = ...) -> None: ...
 
 class GaussianSource(_message.Message):
     __slots__ = ("prior_variance", "side_variance")
