@@ -41,7 +41,7 @@ for dataset in ("mnist", "cifar10"):
 @app.command()
 def demo(
     out: Out,
-    digits: Annotated[int, typer.Option(help="Digits to send, 1 … 1000.")] = 1000,
+    digits: Annotated[int, typer.Option(help="Digits to send, 2 … 1000.")] = 1000,
     bins: Annotated[str, typer.Option(help="Values of L_max.")] = "4,8,16,32,64",
     decoders: Annotated[str, typer.Option(help="Values of K.")] = "1,2,3,4",
     pool_size: Annotated[int, typer.Option(help="N, candidates a message.")] = 256,

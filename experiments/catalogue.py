@@ -29,12 +29,46 @@ class Model:
     @property
     def dataset(self) -> str:
         """Name of the data set that it was trained on, in small letters."""
-        return str(self.card.training.get("data", {}).get("name", "")).lower().split(" ")[0]
+        return str(self._told("data").get("name", "")).lower().split(" ")[0]
+
+    @property
+    def images(self) -> str | None:
+        """SHA-256 of the images that it was trained on, None where the card does not tell."""
+        return self._told("data").get("sha256")
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of its training."""
-        return dict(self.card.training.get("options", {}))
+        """Options of its training.
+
+        Raises:
+            CodecError: those that say which cells it serves are no numbers.
+        """
+        options = self._told("options")
+        for name in ("decoders", "bins"):
+            if not isinstance(options.get(name), int | None):
+                given = f"{options[name]!r} in {self.folder / CARD_NAME}"
+                raise CodecError(f"card training.options.{name}", given, "an integer, or none")
+        return options
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Figures of its training.
+
+        Raises:
+            CodecError: one is no number.
+        """
+        metrics = self._told("metrics")
+        for name, value in metrics.items():
+            if not isinstance(value, int | float):
+                raise CodecError(f"card training.metrics.{name}", f"{value!r} in {self.folder / CARD_NAME}", "a number")
+        return metrics
+
+    def _told(self, name: str) -> dict[str, Any]:
+        told = self.card.training.get(name, {})
+        if not isinstance(told, dict):
+            given = f"{type(told).__name__} in {self.folder / CARD_NAME}"
+            raise CodecError(f"card training.{name}", given, "a JSON object")
+        return told
 
     def serves(self, decoders: int, bins: int) -> bool:
         """Whether it is a model for K decoders and L_max bins."""
@@ -68,7 +102,7 @@ COLUMNS = (
 def row(model: Model) -> list[str]:
     """One line of the list of models: which cells it is for, its size on disk, and what its card tells."""
     decoders, bins = model.options.get("decoders"), model.options.get("bins")
-    metrics = model.card.training.get("metrics", {})
+    metrics = model.metrics
     size = 0 if model.card.weights is None else model.card.weights.stat().st_size
     names = ("held_out_images", "mse_paper", "mse_paper_one_decoder", "mse_paper_baseline", "training_cpu_seconds")
     return [

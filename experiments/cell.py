@@ -201,7 +201,7 @@ def _record(
         match_probability=float(matched.mean()),
         match_probability_sem=standard_error(matched),
         match_bound_lemma=float(terms.mean()) if len(terms) else None,
-        match_bound_lemma_sem=standard_error(terms) if len(terms) else None,
+        match_bound_lemma_sem=standard_error(terms) if len(terms) > 1 else None,
         match_bound_prop4=_proposition_4(cell, chosen),
         mean_db=float(decibels.mean()),
         mean_db_sem=standard_error(decibels),

@@ -19,11 +19,11 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from encoder.image_task import ImageTask
-from experiments.trainer import is_large, require_sizes
+from experiments.trainer import draw, is_large, require_sizes
 from networks import codebook
 from networks.weights import End, half_of
 from shared_rng import Codebook, CodecError, ModelCard, find_model, load_card
-from shared_rng.session import require_bins
+from shared_rng.session import require_bins, require_decoders
 
 _SMALL = {"encoder_hidden": 384, "decoder_hidden": 384, "decoder_width": 512}
 _SMALL_FOR_LARGE = {"encoder_hidden": 256, "decoder_hidden": 256, "decoder_width": 512}
@@ -69,8 +69,7 @@ class CodebookRecipe:
     """
 
     def __init__(self, task: ImageTask, options: CodebookOptions, words_a_bin: int, coupling: str) -> None:
-        if options.decoders < 1:
-            raise CodecError("decoders", options.decoders, "at least 1")
+        require_decoders(options.decoders)
         require_bins(options.bins)
         self.options = options
         self.sides = options.decoders
@@ -120,7 +119,7 @@ class CodebookRecipe:
         entropy = -(share * log_share).sum(dim=1).mean()
         encoder_loss = (share * (soft - soft.mean(dim=1, keepdim=True))).sum(dim=1).mean()
         weights = share.detach().unsqueeze(-1) * torch.softmax(-errors / temperature, dim=2)
-        drawn = torch.multinomial(weights.flatten(1), 1).squeeze(1)
+        drawn = draw(weights.flatten(1))
         error = drawn_error(self.decoder, source, sides, words, drawn)
         parts = {"mse": error.item() / source.shape[1], "entropy nats": entropy.item()}
         return error + encoder_loss - _ENTROPY * temperature * entropy, parts

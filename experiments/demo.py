@@ -38,7 +38,7 @@ class DemoOptions:
     """What the demo runs.
 
     Attributes:
-        digits: number of digits, 1 … 1000.
+        digits: number of digits, 2 … 1000.
         bins: the values of L_max.
         decoders: the values of K; as many decoder processes as the largest run.
         pool_size: N.
@@ -57,6 +57,8 @@ class DemoOptions:
     models: tuple[str, ...] = (MODEL,)
 
     def __post_init__(self) -> None:
+        if self.digits < 2:
+            raise CodecError("digits", self.digits, "at least 2")
         named_models(self.models, "mnist")
         for k in self.decoders:
             for bins in self.bins:

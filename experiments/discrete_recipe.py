@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from encoder.image_task import ImageTask
 from experiments.codebook_recipe import CodebookOptions, CodebookRecipe, drawn_error, drawn_messages, word_errors
+from experiments.trainer import draw
 from networks.codebook import DecoderNetwork
 
 _LIST_SHARE = 0.5
@@ -95,7 +96,7 @@ class DiscreteRecipe(CodebookRecipe):
         likelihood = log_proposal[rows, :, word].sum(dim=1).mean()
         entropy = -(log_proposal.exp() * log_proposal).sum(dim=(1, 2)).mean()
 
-        best = torch.multinomial(torch.softmax(-picked.detach() / _BEST_TEMPERATURE, dim=1), 1).squeeze(1)
+        best = draw(torch.softmax(-picked.detach() / _BEST_TEMPERATURE, dim=1))
         drawn = hard[rows, best].argmax(dim=1) * self.sides + best
         error = drawn_error(self.decoder, source, sides, bin_words, drawn)
         matched = (hard.argmax(dim=2) == word[:, None]).any(dim=1).float().mean()

@@ -32,8 +32,8 @@ def best_squared_errors(sources: Floats, reconstructions: Floats) -> Floats:
 
 
 def standard_error(values: Floats) -> float:
-    """Standard error of the mean."""
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+    """Standard error of the mean of [B] values, of which there must be two or more."""
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
 def mean_interval(values: Floats, seed: int) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from experiments.image_work import Cell
 from experiments.recipes import recipe_kind
 from shared_rng import CodecError
-from shared_rng.session import require_bins
+from shared_rng.session import require_bins, require_decoders
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,13 @@ class ImageSweepOptions:
     training_seed: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("messages", "coding_seeds", "choose_messages"):
-            if getattr(self, name) < 1:
-                raise CodecError(name, getattr(self, name), "at least 1")
+        for name, least in (("messages", 2), ("coding_seeds", 1), ("choose_messages", 1)):
+            if getattr(self, name) < least:
+                raise CodecError(name, getattr(self, name), f"at least {least}")
         if self.epochs is not None and self.epochs < 1:
             raise CodecError("epochs", self.epochs, "at least 1")
+        for decoders in self.decoders:
+            require_decoders(decoders)
         for bins in self.bins:
             require_bins(bins)
         for recipe in self.recipes:

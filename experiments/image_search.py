@@ -62,10 +62,10 @@ class ImageSearchOptions:
     pool_size: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("search", "messages", "decoders", "bins", "pool_size"):
+        for name, least in (("search", 1), ("messages", 2), ("decoders", 1), ("bins", 1), ("pool_size", 1)):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise CodecError(name, value, "at least 1")
+            if value is not None and value < least:
+                raise CodecError(name, value, f"at least {least}")
 
 
 def compare(options: ImageSearchOptions, models: Sequence[Model], folder: Path | None) -> list[Record]:

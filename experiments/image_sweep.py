@@ -26,7 +26,7 @@ from experiments.image_extras import write_pool_sizes
 from experiments.image_grid import ImageSweepOptions
 from experiments.image_records import cell_record, with_gains
 from experiments.image_references import ReferenceUnit, reference_record
-from experiments.image_training import TrainingPlan, is_trained, train_all
+from experiments.image_training import TrainingPlan, is_trained, require_images, train_all
 from experiments.image_work import (
     Cell,
     CodingUnit,
@@ -96,12 +96,15 @@ class ImageSweep:
         self._held_out = DataPlace(options.dataset, data, "held_out")
         self._named = list(named)
         self._models = models or out / "models"
-        self._plan = TrainingPlan(self.test_images, self._models, options.epochs, options.training_seed)
+        images = digest_of(split_images(DataPlace(options.dataset, data, "train")))
+        for model in named:
+            require_images(model, images)
+        self._plan = TrainingPlan(self.test_images, self._models, options.epochs, options.training_seed, images)
         self._identity = {
             "experiment": f"sweep {options.dataset}",
             "models": [model.folder.name for model in named],
             **{name: list(v) if isinstance(v, tuple) else v for name, v in asdict(options).items()},
-            "training_images": digest_of(split_images(DataPlace(options.dataset, data, "train"))),
+            "training_images": images,
             "test_images": digest_of(split_images(self.test_images)),
         }
         self.description = {**(description or {}), **self._identity}
@@ -147,9 +150,6 @@ class ImageSweep:
     def _settings(self, cell: Cell, folders: Sequence[Path]) -> Iterator[Setting]:
         for folder in folders:
             card = load_card(folder)
-            trained_on = card.training.get("data", {}).get("sha256")
-            if trained_on not in (None, self._identity["training_images"]):
-                raise CodecError("models", f"{folder}, trained on other images", "models of these, or another folder")
             pools = recipe_kind(cell.recipe).pools(card, cell.decoders, cell.bins)
             usable = [fields for fields in pools if fields["pool_size"] >= cell.bins]
             small = [fields for fields in usable if fields["pool_size"] <= self.options.largest_pool]

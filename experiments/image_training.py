@@ -7,10 +7,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from experiments.catalogue import folder_name
+from experiments.catalogue import Model, folder_name
 from experiments.datasets import task_of
 from experiments.image_work import DataPlace, TrainingUnit, train_unit
 from experiments.recipes import recipe_kind
+from shared_rng import CodecError, load_card
 from shared_rng.card import CARD_NAME
 
 
@@ -23,12 +24,14 @@ class TrainingPlan:
         models: folder of model folders.
         epochs: of each model; None for what suits the recipe.
         seed: of each model's training.
+        images: SHA-256 of the training images.
     """
 
     place: DataPlace
     models: Path
     epochs: int | None
     seed: int
+    images: str
 
     def units(self, recipe: str, decoders: int, bins: int) -> list[TrainingUnit]:
         """All models of a recipe's grid for a cell of K decoders and L_max bins."""
@@ -45,13 +48,30 @@ class TrainingPlan:
             if self.epochs is not None and after is not None:
                 name += f"_start-epochs-{after.training.epochs}"  # Else they follow from recipe and bins.
             own = options if after is None else replace(options, start=str(after.out))
-            found.append(TrainingUnit(self.place, recipe, own, training, self.models / name, after))
+            found.append(TrainingUnit(self.place, recipe, own, training, self.models / name, self.images, after))
         return found
 
 
 def is_trained(unit: TrainingUnit) -> bool:
-    """Whether its folder holds a finished model."""
-    return (unit.out / CARD_NAME).is_file()
+    """Whether its folder holds a finished model.
+
+    Raises:
+        CodecError: it does, of other images.
+    """
+    if not (unit.out / CARD_NAME).is_file():
+        return False
+    require_images(Model(unit.out, load_card(unit.out)), unit.images)
+    return True
+
+
+def require_images(model: Model, images: str) -> None:
+    """Check that a model was trained on images of this SHA-256, if its card tells.
+
+    Raises:
+        CodecError: on others.
+    """
+    if model.images not in (None, images):
+        raise CodecError("models", f"{model.folder}, trained on other images", "models of these, or another folder")
 
 
 def train_all(

@@ -91,13 +91,17 @@ class CodingUnit:
 
 @dataclass(frozen=True)
 class TrainingUnit:
-    """One model to train; ``after`` is the one that it starts from, trained before it, or None."""
+    """One model to train on images of the SHA-256 ``images``.
+
+    ``after`` is the one that it starts from, trained before it, or None.
+    """
 
     place: DataPlace
     recipe: str
     options: Any
     training: TrainingOptions
     out: Path
+    images: str
     after: TrainingUnit | None = None
 
 

@@ -24,13 +24,13 @@ from torch import Tensor, nn
 
 from encoder.image_task import ImageTask
 from experiments.region_samples import RegionSamples
-from experiments.trainer import require_sizes
+from experiments.trainer import draw, require_sizes
 from networks import mixture, vae
 from networks.mixture import LOG_TWO_PI, Mixture, MixtureNetwork, log_normal
 from networks.vae import EncoderNetwork
 from networks.weights import End, half_of
 from shared_rng import CodecError, ModelCard, find_model, load_card
-from shared_rng.session import require_bins
+from shared_rng.session import MAX_POOL, require_bins, require_decoders
 
 LATENT_DIMENSION = 4
 _SMALL = {
@@ -100,10 +100,10 @@ class RegionRecipe:
     name: ClassVar[str] = "region"
 
     def __init__(self, task: ImageTask, options: RegionOptions) -> None:
+        require_decoders(options.decoders)
         require_bins(options.bins)
-        for name, least in (("decoders", 1), ("pool_size", options.bins)):
-            if (value := getattr(options, name)) < least:
-                raise CodecError(name, value, f"at least {least}")
+        if not options.bins <= options.pool_size <= MAX_POOL:
+            raise CodecError("pool_size", options.pool_size, f"{options.bins} … {MAX_POOL}")
         self.options = options
         self.sides = options.decoders
         self._architecture: dict[str, Any] = {"latent_dimension": LATENT_DIMENSION, **task.architecture(), **_SMALL}
@@ -138,7 +138,7 @@ class RegionRecipe:
         log_proposal = density.log_density(latent[:, None, None]).squeeze(2)
         bins = self._bins(latent, density)
         match = match_probabilities(log_target[:, None] - log_proposal + bins.log_shares)
-        lone = torch.multinomial(match.detach() + _LEAST, 1).squeeze(1)
+        lone = draw(match.detach() + _LEAST)
         matched, missed = self._errors(source, latent, features, bins, lone)
         error = expected_error(match.sum(dim=1), lone, matched, missed, softness)
         rate = log_target - log_normal(latent)

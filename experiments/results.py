@@ -128,6 +128,30 @@ class Record:
     far_share_integrated: float | None = None
 
 
+_TYPES = {field.name: str(field.type).removesuffix(" | None") for field in fields(Record)}
+
+
+def _record(values: dict[str, Any]) -> Record:
+    """A record from what a file has.
+
+    Raises:
+        TypeError: a field is unknown, missing, or not of its type.
+    """
+    if not isinstance(values, dict):
+        raise TypeError(f"a record of type {type(values).__name__}")
+    for name, kind in _TYPES.items():
+        if (value := values.get(name)) is not None and not _is(value, kind):
+            raise TypeError(f"{name} {value!r}")
+    return Record(**values)
+
+
+def _is(value: object, kind: str) -> bool:
+    if kind.startswith("list"):
+        return isinstance(value, list) and all(_is(part, "float") for part in value)
+    kinds: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
+    return isinstance(value, kinds[kind]) and not isinstance(value, bool)
+
+
 @dataclass(frozen=True)
 class Results:
     """A run: its configuration and its cells."""
@@ -157,7 +181,7 @@ class Results:
             raise CodecError("results", f"no file {path}", f"a folder with {RESULTS_NAME}")
         try:
             body = json.loads(path.read_text(encoding="utf-8"))
-            records = [Record(**record) for record in body["records"]]
+            records = [_record(record) for record in body["records"]]
             return cls(dict(body["configuration"]), records)
         except (ValueError, TypeError, KeyError) as error:
             names = ", ".join(field.name for field in fields(Record))

@@ -18,11 +18,14 @@ T = TypeVar("T")
 
 
 def values(text: str, kind: Callable[[str], T]) -> tuple[T, ...]:
-    """A comma-separated list, as an option gives it."""
+    """A comma-separated list without repetitions, as an option gives it."""
     try:
-        return tuple(kind(part) for part in text.split(","))
+        found = tuple(kind(part) for part in text.split(","))
     except ValueError:
         raise typer.BadParameter(f"got {text!r}, expected numbers with commas between them") from None
+    if len(set(found)) < len(found):
+        raise typer.BadParameter(f"got {text!r}, expected each value once")
+    return found
 
 
 def configuration(started: float) -> dict[str, Any]:

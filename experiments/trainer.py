@@ -38,6 +38,17 @@ def require_sizes(card: ModelCard, architecture: Mapping[str, Any], free: Collec
             raise CodecError("--start", f"a model with {name} {other}", f"{name} {own}")
 
 
+def draw(probabilities: Tensor) -> Tensor:
+    """One index a row of [B, n], with probabilities in proportion: [B].
+
+    Raises:
+        CodecError: one is not a number, since training has diverged.
+    """
+    if not bool(probabilities.isfinite().all()):
+        raise CodecError("training", "probabilities that are no numbers", "finite ones; try a smaller learning rate")
+    return torch.multinomial(probabilities, 1).squeeze(1)
+
+
 class Recipe(Protocol):
     """A way to train a model, with its networks.
 
@@ -137,7 +148,11 @@ class Trainer:
         share = self.steps / self.total
         loss, parts = self.recipe.step(source.to(self.device), sides.to(self.device), share)
         if not math.isfinite(loss.item()):
-            raise CodecError("training", f"a loss of {loss.item()} in step {self.steps + 1}", "a finite loss")
+            raise CodecError(
+                "training",
+                f"a loss of {loss.item()} in step {self.steps + 1}",
+                "a finite loss; try a smaller learning rate",
+            )
         self.optimiser.zero_grad()
         loss.backward()
         if self.options.clip is not None:

@@ -198,5 +198,7 @@ def _write_card(
         "weights": {"file": weights.name, "sha256": weights_sha256(weights)},
         "training": training,
     }
-    (out / CARD_NAME).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+    partial = out / f"{CARD_NAME}.partial"
+    partial.write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+    partial.replace(out / CARD_NAME)  # Whoever finds a card takes the model as finished.
     return load_card(out)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from encoder.image_task import ImageTask
+from shared_rng.session import require_decoders
 
 _HIDDEN = 512
 _SOFTNESS = (10.0, 0.5)
@@ -53,6 +54,7 @@ class ZeroBitsRecipe:
     name: ClassVar[str] = "zero-bits"
 
     def __init__(self, task: ImageTask, options: ZeroBitsOptions) -> None:
+        require_decoders(options.decoders)
         self.options = options
         self.sides = options.decoders
         self._task = task

@@ -200,8 +200,8 @@ def load_card(folder: Path) -> ModelCard:
             raise CodecError("card weights.file", weights, "an existing file")
         if (actual := weights_sha256(weights)) != sha256:
             raise CodecError("card weights.sha256", _shown(sha256), f"that of {weights.name}, {actual}")
-    digest = model_digest(source, architecture, sha256)
-    return ModelCard(source, architecture, card.get("training", {}), weights, digest)
+    training = _field(path, card, "training", dict) if "training" in card else {}
+    return ModelCard(source, architecture, training, weights, model_digest(source, architecture, sha256))
 
 
 def _field(path: Path, holder: dict[str, Any], name: str, kind: type) -> Any:

@@ -130,7 +130,8 @@ def _scalar_erfc(x: float) -> float:
     return math.erfc(x)
 
 
-_erfc = vectorize(cache=True)(_scalar_erfc)
+# Compiled at import: two threads whose calls are the first would both compile it, and numba warn of that.
+_erfc = vectorize(["float64(float64)"], cache=True)(_scalar_erfc)
 
 
 def upper_tail(x: Floats) -> Floats:

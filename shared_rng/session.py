@@ -56,6 +56,15 @@ def require_bins(bins: int) -> None:
         raise CodecError("bins", bins, expected)
 
 
+def require_decoders(decoders: int) -> None:
+    """What K may be in any session.
+
+    Raises:
+        CodecError: it is no such number.
+    """
+    _check_integer("decoders", decoders, 1, MAX_DECODERS, f"an integer in 1 … {MAX_DECODERS}")
+
+
 def _check_real(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_VARIANCE:
         raise CodecError(name, repr(value), f"a finite number above 0, at most {MAX_VARIANCE:g}")
@@ -118,7 +127,7 @@ class Session:
         require_bins(self.bins)
         if self.bins > self.pool_size:
             raise CodecError("bins", self.bins, f"at most pool_size, {self.pool_size}")
-        _check_integer("decoders", self.decoders, 1, MAX_DECODERS, "an integer in 1 … 65536")
+        require_decoders(self.decoders)
         _check_integer("latent_dimension", self.latent_dimension, 1, 2**16, "an integer in 1 … 65536")
         if self.pool_kind not in get_args(PoolKind):
             raise CodecError("pool_kind", repr(self.pool_kind), "gaussian, discrete or lattice")

@@ -40,6 +40,25 @@ def test_row() -> None:
     assert found == ["a", "mnist", "list", "4", "4", "0.0", "6000", "0.125", "", "", ""]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "operand", "given"),
+    [
+        ("options", [1], "card training.options", "list"),
+        ("options", {"bins": "16"}, "card training.options.bins", "'16'"),
+        ("options", {"decoders": 4.0}, "card training.options.decoders", "4.0"),
+        ("metrics", "good", "card training.metrics", "str"),
+        ("metrics", {"mse_paper": "low"}, "card training.metrics.mse_paper", "'low'"),
+        ("data", 1, "card training.data", "int"),
+    ],
+)
+def test_cards_that_tell_nonsense(name: str, value: object, operand: str, given: str) -> None:
+    """Services do not read what training says of itself, so such a card is refused where it is read; by its path."""
+    found = model("runs/odd")
+    found.card.training[name] = value
+    with refused(operand, f"{given} in runs/odd/card.json"):
+        row(found)
+
+
 def test_models_for_a_cell() -> None:
     """Of the recipe and the data; one that names no K or no L_max serves all."""
     models = [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,8 +29,9 @@ from experiments.coding import code_in_process
 from experiments.discrete_recipe import DiscreteRecipe, marginal_loss
 from experiments.distortion import best_squared_errors
 from experiments.recipes import RECIPES, recipe_options
-from experiments.trainer import TrainingOptions
+from experiments.trainer import TrainingOptions, draw
 from experiments.training import TrainingData, train
+from experiments.zero_bits_recipe import ZeroBitsRecipe
 from shared_rng import Codebook, Coupling, ModelCard, Session, load_card
 from tests.models import refused, uniforms
 
@@ -122,6 +125,29 @@ def test_a_step(recipe: type[CodebookRecipe], decoders: int, bins: int) -> None:
             gradient = dict(made.modules().named_parameters())[name].grad
             assert gradient is not None
             assert gradient.abs().sum() > 0.0
+
+
+@pytest.mark.parametrize("recipe", [ListRecipe, DiscreteRecipe, ZeroBitsRecipe])
+@pytest.mark.parametrize("decoders", [0, 65537])
+def test_more_decoders_than_a_session_has(recipe: type[Any], decoders: int) -> None:
+    with refused("decoders", str(decoders), "an integer in 1 … 65536"):
+        recipe(TASK, CodebookOptions(decoders, 4))
+
+
+@pytest.mark.parametrize("weight", [math.nan, math.inf])
+def test_drawing_from_what_is_no_number(weight: float) -> None:
+    """Which training that diverges comes to before its loss is seen."""
+    assert draw(torch.tensor([[0.0, 2.0], [3.0, 0.0]])).tolist() == [1, 0]
+    with refused("training", "probabilities that are no numbers", "try a smaller learning rate"):
+        draw(torch.tensor([[0.0, 2.0], [weight, 0.0]]))
+
+
+@pytest.mark.parametrize("recipe", [ListRecipe, DiscreteRecipe])
+def test_diverged_training_is_told(recipe: type[CodebookRecipe], tmp_path: Path) -> None:
+    options = TrainingOptions(epochs=2, batch=40, learning_rate=1e20)
+    with refused("training", "", "try a smaller learning rate"):
+        train(lambda: recipe(TASK, CodebookOptions(2, 4)), TrainingData(TASK, shades(1200), ""), tmp_path, options)
+    assert not (tmp_path / "card.json").exists()
 
 
 def test_errors_are_those_of_the_decoder() -> None:
@@ -221,8 +247,6 @@ def test_recipes_are_registered() -> None:
         assert RECIPES[name].make(TASK, CodebookOptions(1, 2)).card()[1]["bins"] == 2
     with refused("--beta", "1.0", "options of recipe list"):
         recipe_options("list", {"beta": 1.0})
-    with refused("decoders", "0", "at least 1"):
-        ListRecipe(TASK, CodebookOptions(0))
     with refused("bins", "3", "a power of two"):
         ListRecipe(TASK, CodebookOptions(1, 3))
 

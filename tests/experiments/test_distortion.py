@@ -87,7 +87,6 @@ def test_paired_difference() -> None:
     assert worse.baseline_minus_gls == pytest.approx(-0.2)
 
 
-@pytest.mark.parametrize(("values", "expected"), [([1.0], 0.0), ([2.0, 2.0], 0.0), ([0.0, 2.0], 1.0)])
+@pytest.mark.parametrize(("values", "expected"), [([2.0, 2.0], 0.0), ([0.0, 2.0], 1.0)])
 def test_standard_error(values: list[float], expected: float) -> None:
-    """Of one value there is none."""
     assert standard_error(np.array(values)) == pytest.approx(expected)

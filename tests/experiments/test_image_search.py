@@ -67,8 +67,8 @@ def test_the_search_is_the_encoders(models: list[Model]) -> None:
         ("mnist", {"bins": 8}, "--decoders", "since model mnist serves any"),
         ("mnist", {"bins": 8, "decoders": 2, "pool_size": 100}, "--pool-size", "one of: 128, 256"),
         *(
-            ("mnist", {"bins": 8, "decoders": 2} | {name: 0}, name, "at least 1")
-            for name in ("search", "messages", "decoders", "bins", "pool_size")
+            ("mnist", {"bins": 8, "decoders": 2} | {name: least - 1}, name, f"at least {least}")
+            for name, least in (("search", 1), ("messages", 2), ("decoders", 1), ("bins", 1), ("pool_size", 1))
         ),
     ],
 )

@@ -203,6 +203,25 @@ def test_models_of_other_images(out: Path, data: Path, tmp_path: Path, monkeypat
         ImageSweep(OPTIONS, tmp_path / "data", tmp_path / "out", models=out / "models").run(1)
 
 
+def test_references_of_other_images(out: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks that get no message are in the same folder; a named model is not."""
+    monkeypatch.setattr(paper_recipe, "BETAS", (4.0,))
+    monkeypatch.setattr(paper_recipe, "POOL_SIZES", (32,))
+    shutil.copytree(data, tmp_path / "data")
+    file = tmp_path / "data" / "MNIST" / "raw" / "train-images-idx3-ubyte"
+    file.write_bytes(file.read_bytes()[:-1] + b"\1")
+    models = tmp_path / "models"
+    for folder in (out / "models").glob("*zero-bits*"):
+        shutil.copytree(folder, models / folder.name)
+    options = replace(OPTIONS, decoders=(1,), bins=(4,), messages=10, choose_messages=10, coding_seeds=1)
+    with refused("models", f"{models}/mnist_zero-bits_decoders-1", "models of these, or another folder"):
+        ImageSweep(options, tmp_path / "data", tmp_path / "out", models=models).run(1)
+    (named, *_) = (out / "models").glob("*paper*")
+    with refused("models", f"{named}, trained on other images", "models of these"):
+        ImageSweep(options, tmp_path / "data", tmp_path / "named", named_models([str(named)], "mnist"))
+    assert not (tmp_path / "named").exists()
+
+
 def test_named_model_without_a_cell(data: Path, tmp_path: Path) -> None:
     """It would not be measured, and others trained instead."""
     named = named_models(["mnist-list-k4-l16"], "mnist")
@@ -265,16 +284,23 @@ def test_named_model(out: Path, data: Path, tmp_path: Path, monkeypatch: pytest.
         named_models([str(folder)], "cifar10")
 
 
-@pytest.mark.parametrize("name", ["messages", "coding_seeds", "choose_messages", "epochs"])
-def test_out_of_range(name: str) -> None:
-    with refused(name, "0", "at least 1"):
-        replace(OPTIONS, **{name: 0})
+@pytest.mark.parametrize(
+    ("name", "least"), [("messages", 2), ("coding_seeds", 1), ("choose_messages", 1), ("epochs", 1)]
+)
+def test_out_of_range(name: str, least: int) -> None:
+    """One message would have no standard error."""
+    with refused(name, str(least - 1), f"at least {least}"):
+        replace(OPTIONS, **{name: least - 1})
+    assert getattr(replace(OPTIONS, **{name: least}), name) == least
 
 
-def test_bins_that_no_session_has() -> None:
+def test_cells_that_no_session_has() -> None:
     """Before anything is trained."""
     with refused("bins", "3", "a power of two"):
         replace(OPTIONS, bins=(4, 3))
+    for decoders in (0, 65537):
+        with refused("decoders", str(decoders), "an integer in 1 … 65536"):
+            replace(OPTIONS, decoders=(1, decoders))
 
 
 def test_unknown_recipe() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,13 @@ import pytest
 from experiments import image_training
 from experiments.datasets import task_of
 from experiments.image_grid import ImageSweepOptions
-from experiments.image_training import TrainingPlan, train_all
+from experiments.image_training import TrainingPlan, is_trained, train_all
 from experiments.image_work import DataPlace, TrainingUnit
 from experiments.recipes import RECIPES
 from tests.models import refused
 
 PLACE = DataPlace("mnist", None)
+IMAGES = "0" * 64
 
 
 def chain(unit: TrainingUnit | None) -> list[tuple[str, int, int]]:
@@ -41,13 +44,13 @@ def chain(unit: TrainingUnit | None) -> list[tuple[str, int, int]]:
     ],
 )
 def test_chains(tmp_path: Path, recipe: str, bins: int, expected: list[tuple[str, int, int]]) -> None:
-    (unit,) = TrainingPlan(PLACE, tmp_path, None, 1).units(recipe, 4, bins)
+    (unit,) = TrainingPlan(PLACE, tmp_path, None, 1, IMAGES).units(recipe, 4, bins)
     assert chain(unit) == expected
     assert unit.options.start == (None if unit.after is None else str(unit.after.out))
 
 
 def test_epochs_and_seed_are_those_of_all(tmp_path: Path) -> None:
-    (unit,) = TrainingPlan(PLACE, tmp_path, 3, 7).units("discrete", 2, 16)
+    (unit,) = TrainingPlan(PLACE, tmp_path, 3, 7, IMAGES).units("discrete", 2, 16)
     assert [epochs for _, _, epochs in chain(unit)] == [3, 3, 3]
     assert unit.after is not None
     assert (unit.training.seed, unit.after.training.seed) == (7, 7)
@@ -56,7 +59,9 @@ def test_epochs_and_seed_are_those_of_all(tmp_path: Path) -> None:
 
 def test_models_of_unlike_chains_have_names_of_their_own(tmp_path: Path) -> None:
     """A list of 10 epochs that goes on from one of 16, by default, and one whose start has 10 as well."""
-    (usual,), (given,) = (TrainingPlan(PLACE, tmp_path, epochs, 1).units("list", 4, 16) for epochs in (None, 10))
+    (usual,), (given,) = (
+        TrainingPlan(PLACE, tmp_path, epochs, 1, IMAGES).units("list", 4, 16) for epochs in (None, 10)
+    )
     assert chain(usual)[0] == chain(given)[0] == ("list", 16, 10)
     assert usual.out != given.out
 
@@ -78,13 +83,27 @@ class Pool(ThreadPoolExecutor):
 def pretend(unit: TrainingUnit) -> Path:
     """Train a model in no time."""
     unit.out.mkdir(parents=True)
-    (unit.out / "card.json").write_text("{}", encoding="utf-8")
+    card = {"source": "none", "architecture": {}, "training": {"data": {"sha256": unit.images}}}
+    (unit.out / "card.json").write_text(json.dumps(card), encoding="utf-8")
     return unit.out
+
+
+def test_models_of_other_images(tmp_path: Path) -> None:
+    """A model that was trained on others is refused, also where it is only the start of one that is missing."""
+    (unit,) = TrainingPlan(PLACE, tmp_path, None, 1, IMAGES).units("discrete", 4, 4)
+    (other,) = TrainingPlan(PLACE, tmp_path, None, 1, "1" * 64).units("list", 4, 4)
+    assert not is_trained(other)
+    pretend(other)
+    assert is_trained(other)
+    assert not is_trained(unit)
+    for refuses in (lambda: is_trained(replace(other, images=IMAGES)), lambda: train_all([unit], None, None)):  # type: ignore[arg-type]
+        with refused("models", f"{other.out}, trained on other images", "models of these, or another folder"):
+            refuses()
 
 
 def test_each_after_its_start_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image_training, "train_unit", pretend)
-    plan = TrainingPlan(PLACE, tmp_path, 1, 1)
+    plan = TrainingPlan(PLACE, tmp_path, 1, 1, IMAGES)
     units = [u for recipe in ("discrete", "list") for bins in (4, 16, 64) for u in plan.units(recipe, 4, bins)]
     pretend(plan.units("list", 4, 4)[0])
     reports: list[tuple[int, int]] = []
@@ -103,7 +122,9 @@ def test_a_failure_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(image_training, "train_unit", fail)
     with Pool(tmp_path) as pool, pytest.raises(OSError, match="disk full"):
-        train_all(TrainingPlan(PLACE, tmp_path, 1, 1).units("list", 4, 16), pool, lambda done, total, name: None)
+        train_all(
+            TrainingPlan(PLACE, tmp_path, 1, 1, IMAGES).units("list", 4, 16), pool, lambda done, total, name: None
+        )
 
 
 def test_recipes_that_a_sweep_begins_with_two_decoders() -> None:
@@ -123,5 +144,5 @@ def test_epochs_of_a_model_that_starts_from_another() -> None:
     discrete = RECIPES["discrete"]
     assert [discrete.training_of(task, "zoo-model").epochs for task in (digits, photographs)] == [4, 6]
     assert [discrete.training_of(task, None).epochs for task in (digits, photographs)] == [16, 16]
-    (unit,) = TrainingPlan(DataPlace("cifar10", None), Path("absent"), None, 1).units("discrete", 4, 4)
+    (unit,) = TrainingPlan(DataPlace("cifar10", None), Path("absent"), None, 1, IMAGES).units("discrete", 4, 4)
     assert chain(unit) == [("discrete", 4, 6), ("list", 4, 16)]

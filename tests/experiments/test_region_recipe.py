@@ -172,10 +172,12 @@ def test_trained_model_codes(trained: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("decoders", 0, "at least 1"),
+        ("decoders", 0, "an integer in 1 … 65536"),
+        ("decoders", 65537, "an integer in 1 … 65536"),
         ("bins", 1, "a power of two"),
         ("bins", 3, "a power of two"),
-        ("pool_size", 3, "at least 4"),
+        ("pool_size", 3, "4 … 16777216"),
+        ("pool_size", 2**24 + 1, "4 … 16777216"),
     ],
 )
 def test_refused_options(name: str, value: int, expected: str) -> None:

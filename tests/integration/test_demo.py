@@ -203,7 +203,8 @@ def test_report_needs_no_other_file(demo: Demo) -> None:
 
 
 REFUSED: list[tuple[list[str], int, str]] = [
-    (["demo", "--digits", "0"], 3, "digits: got 0, expected 1 … 1000"),
+    (["demo", "--digits", "1"], 3, "digits: got 1, expected at least 2"),
+    (["demo", "--digits", "1001"], 3, "digits: got 1001, expected 1 … 1000"),
     (["demo", "--bins", "3"], 3, "bins: got 3, expected a power of two"),
     (["demo", "--bins", "512"], 3, "bins: got 512, expected at most pool_size, 256"),
     (["demo", "--decoders", "0"], 3, "decoders: got 0, expected an integer in 1"),
@@ -231,6 +232,7 @@ def test_refused_options(tmp_path: Path, options: list[str], code: int, line: st
         (["--bins", "4;8"], "got '4;8', expected numbers with commas"),
         (["--bins", ""], "got '', expected numbers with commas"),
         (["--decoders", "one"], "got 'one', expected numbers with commas"),
+        (["--decoders", "1,2,01"], "got '1,2,01', expected each value once"),
         (["--digits", "ten"], "Invalid value for '--digits'"),
     ],
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -227,3 +229,15 @@ def test_upper_tail() -> None:
     found = upper_tail(x)
     assert found.shape == x.shape
     np.testing.assert_allclose(found, stats.norm.sf(x), rtol=1e-12)
+
+
+def test_upper_tail_in_threads_of_a_new_process() -> None:
+    """The first call may be one of many at once; numba warns of what is compiled twice."""
+    code = (
+        "from concurrent.futures import ThreadPoolExecutor as Pool; from threading import Barrier\n"
+        "from shared_rng.lattice import upper_tail; import numpy as np; together = Barrier(8)\n"
+        "call = lambda x: (together.wait(), upper_tail(np.array([x])))\n"
+        "with Pool(8) as pool: print(len(list(pool.map(call, range(8)))))"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "8\n", "")
