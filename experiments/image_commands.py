@@ -99,7 +99,9 @@ def train(
         typer.Option(help="Half that decoders see crops of: left, right, top, bottom.", show_default="left"),
     ] = None,
     crop: Annotated[int | None, typer.Option(help="Height and width of a crop.")] = None,
-    recipe: Annotated[str, typer.Option(help="How to train: paper, region, discrete, list or quantiser.")] = "paper",
+    recipe: Annotated[
+        str, typer.Option(help="How to train: paper, region, discrete, list or quantiser; or the reference zero-bits.")
+    ] = "paper",
     beta: Annotated[
         float | None, typer.Option(min=0.0, help="Weight of the rate (nats) against squared error (paper).")
     ] = None,
