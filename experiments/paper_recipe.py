@@ -64,7 +64,7 @@ class PaperOptions:
 
 BETAS = (4.0, 5.0, 6.5, 8.0, 10.0, 13.0, 17.0)
 """Values of β to choose from in a sweep. The paper's .15 … .95 belong to another scaling of its loss."""
-BETAS_LARGE = (10.0, 16.0, 25.0, 40.0, 63.0)
+BETAS_LARGE = (6.3, 10.0, 16.0, 25.0, 40.0, 63.0, 100.0)
 """The same for large images, whose sum of squared errors has more terms."""
 POOL_SIZES = (128, 256, 512, 1024, 2048, 4096)
 """Values of N to choose from in a sweep: the paper's."""
