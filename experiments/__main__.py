@@ -44,7 +44,9 @@ def demo(
     digits: Annotated[int, typer.Option(help="Digits to send, 2 … 1000.")] = 1000,
     bins: Annotated[str, typer.Option(help="Values of L_max.")] = "4,8,16,32,64",
     decoders: Annotated[str, typer.Option(help="Values of K.")] = "1,2,3,4",
-    pool_size: Annotated[int, typer.Option(help="N, candidates a message.")] = 256,
+    pool_size: Annotated[
+        int | None, typer.Option(help="N, candidates a message.", show_default="256, or what a model is made for")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the common randomness.")] = 1,
     model: Annotated[
         list[str] | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.datasets import task_of
+from experiments.recipes import recipe_kind
 from experiments.trainer import TrainingOptions
 from shared_rng import CodecError, ModelCard, find_model, load_card
 from shared_rng.card import CARD_NAME
@@ -41,10 +43,10 @@ class Model:
         """Options of its training.
 
         Raises:
-            CodecError: those that say which cells it serves are no numbers.
+            CodecError: those that say which cells it serves, or its seed, are no numbers.
         """
         options = self._told("options")
-        for name in ("decoders", "bins"):
+        for name in ("decoders", "bins", "seed"):
             if not isinstance(options.get(name), int | None):
                 given = f"{options[name]!r} in {self.folder / CARD_NAME}"
                 raise CodecError(f"card training.options.{name}", given, "an integer, or none")
@@ -59,8 +61,10 @@ class Model:
         """
         metrics = self._told("metrics")
         for name, value in metrics.items():
-            if not isinstance(value, int | float):
-                raise CodecError(f"card training.metrics.{name}", f"{value!r} in {self.folder / CARD_NAME}", "a number")
+            if not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
+                raise CodecError(
+                    f"card training.metrics.{name}", f"{value!r:.40} in {self.folder / CARD_NAME}", "a number"
+                )
         return metrics
 
     def _told(self, name: str) -> dict[str, Any]:
@@ -130,6 +134,8 @@ def named_models(names: Sequence[str], dataset: str) -> list[Model]:
             raise CodecError(f"model {name}", f"another model of the name {model.folder.name}", "a name of its own")
         if model.dataset != dataset:
             raise CodecError(f"model {name}", f"trained on {model.dataset or 'no images'}", f"trained on {dataset}")
+        if not recipe_kind(model.recipe).couplings:
+            raise CodecError(f"model {name}", f"of recipe {model.recipe}", "one that takes messages")
         wanted = task_of(dataset).architecture()
         for size in (*wanted, "channels", "side"):
             if (own := model.card.architecture.get(size)) != wanted.get(size):

@@ -40,10 +40,14 @@ def load_images(dataset: str, folder: Path | None, *, train: bool) -> Images:
         train: the training split or the test split.
 
     Raises:
-        CodecError: the name is unknown, or the files are missing and cannot be downloaded, or damaged.
+        CodecError: the name is unknown, or the files are missing and cannot be downloaded, or damaged, or hold fewer
+            than two images.
     """
     task_of(dataset)
-    return images.mnist_digits(folder, train=train) if dataset == "mnist" else cifar10_images(folder, train=train)
+    found = images.mnist_digits(folder, train=train) if dataset == "mnist" else cifar10_images(folder, train=train)
+    if len(found) < 2:
+        raise CodecError(f"{dataset}, {'training' if train else 'test'} images", len(found), "at least 2")
+    return found
 
 
 def cifar10_images(folder: Path | None, *, train: bool) -> Images:

@@ -41,7 +41,7 @@ class DemoOptions:
         digits: number of digits, 2 … 1000.
         bins: the values of L_max.
         decoders: the values of K; as many decoder processes as the largest run.
-        pool_size: N.
+        pool_size: N, or None for the smallest of 256 or more that a model's sessions may have.
         seed: of the common randomness.
         models: names or folders of models of MNIST digits.
 
@@ -52,7 +52,7 @@ class DemoOptions:
     digits: int = 1000
     bins: tuple[int, ...] = (4, 8, 16, 32, 64)
     decoders: tuple[int, ...] = (1, 2, 3, 4)
-    pool_size: int = 256
+    pool_size: int | None = None
     seed: int = 1
     models: tuple[str, ...] = (MODEL,)
 
@@ -62,7 +62,8 @@ class DemoOptions:
         named_models(self.models, "mnist")
         for k in self.decoders:
             for bins in self.bins:
-                Session(seed=self.seed, pool_size=self.pool_size, bins=bins, decoders=k, model_digest=bytes(32))
+                size = max(2, bins) if self.pool_size is None else self.pool_size
+                Session(seed=self.seed, pool_size=size, bins=bins, decoders=k, model_digest=bytes(32))
 
 
 class Deployment:
@@ -189,9 +190,11 @@ def _code_cell(
     """One cell with every coupling of the model's recipe: the records, and what came of the first coupling."""
     outcomes: list[Outcome] = []
     records: list[Record] = []
-    for coupling in recipe_kind(model.recipe).couplings:
+    kind = recipe_kind(model.recipe)
+    for coupling in kind.couplings:
+        usual = kind.usual_pool_size(model.card, *cell)
         session = deployment.encoder.session(
-            pool_size=None if model.card.source == "codebook" else options.pool_size,
+            pool_size=usual if model.card.source == "codebook" else options.pool_size or usual,
             bins=cell[1],
             decoders=cell[0],
             coupling=coupling,
@@ -215,6 +218,7 @@ def _record(
         image_record("mnist", session, outcome, errors, seconds),
         recipe=model.recipe,
         model=model.folder.name,
+        model_digest=model.card.digest.hex(),
         transport_bytes=transport[0],
         transport_bytes_back=transport[1],
     )

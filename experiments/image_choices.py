@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import astuple
 from pathlib import Path
 
 from experiments.image_work import Cell, Setting
@@ -21,14 +20,20 @@ class Choices:
             CodecError: it is damaged.
         """
         self._path = path
+        expected = "choices of a sweep; remove it to choose again"
         try:
             self._scores: dict[str, float] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         except ValueError as error:
-            raise CodecError(str(path), str(error), "choices of a sweep; remove it to choose again") from error
+            raise CodecError(str(path), str(error), expected) from error
+        if not isinstance(self._scores, dict):
+            raise CodecError(str(path), type(self._scores).__name__, expected)
+        for name, score in self._scores.items():
+            if not isinstance(score, float):
+                raise CodecError(str(path), f"{score!r} of {name}", expected)
 
     @staticmethod
     def _key(cell: Cell, setting: Setting) -> str:
-        return json.dumps([*astuple(cell), setting.model.name, setting.pool])
+        return json.dumps([*cell.key, setting.model.name, setting.digest.hex(), setting.pool])
 
     def score(self, cell: Cell, setting: Setting) -> float | None:
         """Of one setting, None before it was tried."""

@@ -69,6 +69,8 @@ def training_data(dataset: str | None, folder: Path | None, own: OwnImages, batc
         return TrainingData(task, load_images(task.name, folder, train=True), f"{task.name} --data DIR")
     if dataset is not None:
         raise CodecError("data set", f"{dataset} and --images", "one of them")
+    if folder is not None:
+        raise CodecError("--data", f"{folder} and --images", "one of them")
     if own.size is None or own.crop is None:
         raise CodecError("--images", "no --size or no --crop", "both: --size HEIGHT WIDTH --crop PIXELS")
     images = read_images(own.path, WantedImages("--images", (own.size,), "as --size has it"))
@@ -109,10 +111,13 @@ def train(
         str | None, typer.Option(help="Networks: small or paper (convolutional; wants a GPU) (paper).")
     ] = None,
     decoders: Annotated[int | None, typer.Option(help="K that the model is for (all but paper).")] = None,
-    bins: Annotated[int | None, typer.Option(help="L_max that the model is for (all but paper).")] = None,
+    bins: Annotated[
+        int | None, typer.Option(help="L_max that the model is for (region, discrete, list, quantiser).")
+    ] = None,
     pool_size: Annotated[int | None, typer.Option(help="N that the model is for (region).")] = None,
     start: Annotated[
-        str | None, typer.Option(help="Model of the same kind, name or folder, to start from (all but paper).")
+        str | None,
+        typer.Option(help="Model of the same kind, name or folder, to start from (region, discrete, list, quantiser)."),
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
     batch: Annotated[int | None, typer.Option(min=8, help="Images a step.")] = None,
@@ -165,9 +170,10 @@ def models(
 
     try:
         found = catalogue.shipped_models() if folder is None else catalogue.models_in(folder)
+        rows = [catalogue.row(model) for model in found]
     except (ValueError, OSError) as error:
         fail(error, EXIT_INPUT)
-    report.print_table("Models", catalogue.COLUMNS, [catalogue.row(model) for model in found])
+    report.print_table("Models", catalogue.COLUMNS, rows)
 
 
 def search(

@@ -47,12 +47,13 @@ def write_pool_sizes(sweep: ImageSweep, pool: ProcessPoolExecutor) -> None:
     for fields in recipe_kind(_RECIPE).pools(model.card, record.decoders, record.bins):
         if fields["pool_size"] <= sweep.options.largest_pool:
             own = tuple(cell for cell in cells if cell.bins <= fields["pool_size"])
-            groups.append((Setting.of(model.folder, fields), own, (1,)))
+            if own:
+                groups.append((Setting.of(model, fields), own, (1,)))
     records = []
     rows = range(min(MESSAGES, record.messages))
     for setting, own, trials in sweep.code(groups, sweep.test_images, rows, pool, "pool sizes"):
         for cell in own:
-            session = setting.session(cell, model.card, 1)
+            session = setting.session(cell, 1)
             records.append(cell_record(sweep.options.dataset, session, trials[cell], model, record.training_seed))
     folder.mkdir(exist_ok=True)
     Results(sweep.description, records).write(folder)
@@ -66,14 +67,14 @@ def examples(sweep: ImageSweep) -> dict[str, Example]:
         record = _middle_record(sweep, coupling, recipe)
         if record is None:
             continue
-        card = load_card(sweep.folder_of(record))
-        ends = load_encoder_model(card), load_decoder_model(card)
-        pools = recipe_kind(recipe).pools(card, record.decoders, record.bins)
+        model = Model(sweep.folder_of(record), load_card(sweep.folder_of(record)))
+        ends = load_encoder_model(model.card), load_decoder_model(model.card)
+        pools = recipe_kind(recipe).pools(model.card, record.decoders, record.bins)
         fields = next(f for f in pools if f["pool_size"] == record.pool_size)
         cell = Cell(recipe, coupling, record.decoders, record.bins)
         sources = source_arrays(sweep.test_images)[:EXAMPLES]
         sides = [side_arrays(sweep.test_images, k)[:EXAMPLES] for k in range(cell.decoders)]
-        session = Setting.of(sweep.folder_of(record), fields).session(cell, card, 1)
+        session = Setting.of(model, fields).session(cell, 1)
         outcome = code_in_process(session, *ends, sources, sides)
         found[recipe] = Example(sources, np.stack(sides), outcome, f"Recipe {cell} a message")
     return found

@@ -52,7 +52,11 @@ class ImageSweepOptions:
         for bins in self.bins:
             require_bins(bins)
         for recipe in self.recipes:
-            recipe_kind(recipe)
+            kind = recipe_kind(recipe)
+            if not kind.couplings:
+                raise CodecError("recipes", recipe, "recipes that take messages; references are measured beside them")
+            if max(self.bins) > kind.most_bins:
+                raise CodecError("bins", f"{max(self.bins)} with recipe {recipe}", f"at most {kind.most_bins}")
         if not self.cells():
             given = f"recipes {', '.join(self.recipes)} with K {', '.join(map(str, self.decoders))}"
             raise CodecError("recipes, decoders, bins", given, "at least one cell; some recipes are for K of 2 or more")

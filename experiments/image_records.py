@@ -56,6 +56,7 @@ def cell_record(source: str, session: Session, trials: Sequence[CellTrials], mod
         pool_size=session.pool_size,
         recipe=model.recipe,
         model=model.folder.name,
+        model_digest=model.card.digest.hex(),
         training_seed=seed,
         coding_seeds=len(trials),
         match_probability=float(matched.mean()),

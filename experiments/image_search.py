@@ -29,7 +29,6 @@ from shared_rng import CodecError, Session
 
 Floats = npt.NDArray[np.floating]
 
-_POOL_SIZE = 256
 COLUMNS = (
     "model", "recipe", "coupling", "K", "bits", "search", "MSE (paper)", "± s.e.", "gain ± s.e.", "gain", "one decoder",
     "match", "encoder, CPU ms",
@@ -87,7 +86,7 @@ def compare(options: ImageSearchOptions, models: Sequence[Model], folder: Path |
     sides = [task.side_information(images, k) for k in range(max(cell.decoders for _, cell, _ in cells))]
     records: list[Record] = []
     for model, cell, setting in cells:
-        session = setting.session(cell, model.card, options.seed)
+        session = setting.session(cell, options.seed)
         ends = load_encoder_model(model.card, similar), load_decoder_model(model.card)
         records += _pair(options, model, session, ends, sources, sides)
     return records
@@ -104,10 +103,10 @@ def _cells(options: ImageSearchOptions, model: Model) -> list[tuple[Cell, Settin
     if not kind.couplings or not model.serves(decoders, bins):
         raise CodecError(f"model {model.folder.name}", f"K = {decoders}, {bins} bins", "a cell that it serves")
     pools = {pool["pool_size"]: pool for pool in kind.pools(model.card, decoders, bins)}
-    size = options.pool_size or min(pools, key=lambda size: (size < _POOL_SIZE, size))
+    size = options.pool_size or kind.usual_pool_size(model.card, decoders, bins)
     if size not in pools:
         raise CodecError("--pool-size", size, f"one of: {', '.join(map(str, pools))}")
-    setting = Setting.of(model.folder, pools[size])
+    setting = Setting.of(model, pools[size])
     return [(Cell(model.recipe, coupling, decoders, bins), setting) for coupling in kind.couplings]
 
 

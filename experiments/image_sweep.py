@@ -12,12 +12,11 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments.catalogue import Model, models_for
 from experiments.image_cells import CellTrials
@@ -41,6 +40,7 @@ from experiments.image_work import (
 from experiments.progress import progress
 from experiments.recipes import recipe_kind
 from experiments.results import RESULTS_NAME, Record, Results
+from experiments.sweep_folder import SweepFolder
 from experiments.training import digest_of
 from shared_rng import CodecError, load_card
 from shared_rng.card import CARD_NAME
@@ -103,13 +103,15 @@ class ImageSweep:
         self._identity = {
             "experiment": f"sweep {options.dataset}",
             "models": [model.folder.name for model in named],
+            "model_digests": [model.card.digest.hex() for model in named],
             **{name: list(v) if isinstance(v, tuple) else v for name, v in asdict(options).items()},
             "training_images": images,
             "test_images": digest_of(split_images(self.test_images)),
         }
         self.description = {**(description or {}), **self._identity}
         out.mkdir(parents=True, exist_ok=True)
-        self.records, self._spent = self._resume()
+        self._folder = SweepFolder(out)
+        self.records, self._spent = self._folder.read(self._identity, options.cells())
         self._require_models()
         self._choices = Choices(out / CHOICES_NAME)
         self._started = time.perf_counter()
@@ -117,7 +119,7 @@ class ImageSweep:
     def run(self, processes: int) -> Results:
         """Train, choose and evaluate all that is not done yet."""
         self._write()
-        left = [cell for cell in self.options.cells() if astuple(cell) not in self.records]
+        left = [cell for cell in self.options.cells() if cell.key not in self.records]
         with progress() as bar, workers(processes) as pool:
             try:
                 self._bar, self._task = bar, bar.add_task("training", total=None)
@@ -145,16 +147,16 @@ class ImageSweep:
     def _trained(self, done: int, total: int, name: str) -> None:
         self._bar.update(self._task, description="training", total=total, completed=done)
         if name:
-            self._bar.console.print(f"trained {done} of {total}: {name}")
+            self._bar.console.print(f"trained {done} of {total}: {name}", markup=False)
 
     def _settings(self, cell: Cell, folders: Sequence[Path]) -> Iterator[Setting]:
         for folder in folders:
-            card = load_card(folder)
-            pools = recipe_kind(cell.recipe).pools(card, cell.decoders, cell.bins)
+            model = Model(folder, load_card(folder))
+            pools = recipe_kind(cell.recipe).pools(model.card, cell.decoders, cell.bins)
             usable = [fields for fields in pools if fields["pool_size"] >= cell.bins]
             small = [fields for fields in usable if fields["pool_size"] <= self.options.largest_pool]
             for fields in small or usable[:1]:
-                yield Setting.of(folder, fields)
+                yield Setting.of(model, fields)
 
     def _choose(self, candidates: dict[Cell, list[Setting]], pool: ProcessPoolExecutor) -> None:
         """Try the settings of the cells that have a choice: of each model, pools in order as long as the next helps."""
@@ -186,11 +188,10 @@ class ImageSweep:
         for setting, cells, trials in self.code(groups, self.test_images, rows, pool, "evaluating"):
             model = Model(setting.model, load_card(setting.model))
             for cell in cells:
-                session = setting.session(cell, model.card, seeds[0])
+                session = setting.session(cell, seeds[0])
                 seed = model.options.get("seed")
-                self.records[astuple(cell)] = cell_record(self.options.dataset, session, trials[cell], model, seed)
-                self._errors(cell).parent.mkdir(exist_ok=True)
-                np.save(self._errors(cell), np.mean([t.errors.min(axis=0) for t in trials[cell]], axis=0))
+                self.records[cell.key] = cell_record(self.options.dataset, session, trials[cell], model, seed)
+                self._folder.put_errors(cell, np.mean([t.errors.min(axis=0) for t in trials[cell]], axis=0))
             self._write()
 
     def _measure_references(self, pool: ProcessPoolExecutor) -> None:
@@ -220,23 +221,15 @@ class ImageSweep:
         return named.get(record.model or "", self._models / (record.model or ""))
 
     def _require_models(self) -> None:
-        """What is done already needs its models again, for examples and the effect of N."""
-        for record in self.records.values():
-            if record.coupling != "none" and not (self.folder_of(record) / CARD_NAME).is_file():
-                expected = f"the folder with it, as {self.out / RESULTS_NAME} has its cells, or another --out"
-                raise CodecError("models", f"{self._models} without {record.model}", expected)
-
-    def _errors(self, cell: Cell) -> Path:
-        """File of a cell's best errors a message, averaged over coding seeds, for paired comparisons."""
-        return self.out / "errors" / f"{cell.recipe}-{cell.coupling}-{cell.decoders}-{cell.bins}.npy"
-
-    def _load_errors(self, cell: Cell) -> npt.NDArray[np.float64]:
-        try:
-            errors: npt.NDArray[np.float64] = np.load(self._errors(cell))
-        except (ValueError, EOFError) as error:
-            expected = "a .npy file of errors; remove it to measure the cell again"
-            raise CodecError(str(self._errors(cell)), f"{error}", expected) from error
-        return errors
+        """What is done already needs its models again, for examples and the effect of N, and not others of the name."""
+        for folder, digest in dict.fromkeys(
+            (self.folder_of(r), r.model_digest) for r in self.records.values() if r.model
+        ):
+            expected = f"the one of which {self.out / RESULTS_NAME} has the cells, or another --out"
+            if not (folder / CARD_NAME).is_file():
+                raise CodecError("models", f"{folder.parent} without {folder.name}", expected)
+            if digest not in (None, load_card(folder).digest.hex()):
+                raise CodecError("models", f"{folder}, another model of that name", expected)
 
     def code(
         self,
@@ -268,24 +261,11 @@ class ImageSweep:
 
     def _write(self) -> Results:
         seconds = round(self._spent + time.perf_counter() - self._started, 1)
-        cells = [cell for cell in self.options.cells() if astuple(cell) in self.records]
-        records = with_gains(
-            [self.records[astuple(cell)] for cell in cells], [self._load_errors(cell) for cell in cells]
-        )
+        cells = [cell for cell in self.options.cells() if cell.key in self.records]
+        records = [self.records[cell.key] for cell in cells]
+        errors = [self._folder.errors(cell, record.messages) for cell, record in zip(cells, records, strict=True)]
+        records = with_gains(records, errors)
         records += [record for key, record in sorted(self.records.items()) if key[1] == "none"]
         results = Results({**self.description, "seconds": seconds}, records)
         results.write(self.out)
         return results
-
-    def _resume(self) -> tuple[dict[tuple[str, str, int, int], Record], float]:
-        if not (self.out / RESULTS_NAME).exists():
-            return {}, 0.0
-        results = Results.read(self.out)
-        for name, asked in self._identity.items():
-            if (stored := results.configuration.get(name)) != asked:
-                raise CodecError(name, asked, f"{stored}, as {self.out / RESULTS_NAME} has, or another folder")
-        found = {(r.recipe or "", r.coupling, r.decoders, r.bins): r for r in results.records}
-        for cell in self.options.cells():
-            if not self._errors(cell).is_file():
-                found.pop(astuple(cell), None)
-        return found, float(results.configuration.get("seconds", 0.0))

@@ -21,11 +21,12 @@ import numpy.typing as npt
 from decoder import DecoderModel, load_decoder_model
 from encoder import EncoderModel, load_encoder_model
 from encoder.image_task import Images
+from experiments.catalogue import Model
 from experiments.datasets import load_images, task_of
 from experiments.image_cells import CellTrials, code_cells
 from experiments.trainer import TrainingOptions
 from experiments.training import TrainingData, train
-from shared_rng import Coupling, ModelCard, Session, load_card
+from shared_rng import Coupling, Session, load_card
 
 Floats = npt.NDArray[np.float32]
 Split = Literal["train", "held_out", "test"]
@@ -49,30 +50,36 @@ class Cell:
     decoders: int
     bins: int
 
+    @property
+    def key(self) -> tuple[str, str, int, int]:
+        """Recipe, coupling, K and L_max."""
+        return self.recipe, self.coupling, self.decoders, self.bins
+
     def __str__(self) -> str:
         return f"{self.recipe} {self.coupling}, K = {self.decoders}, {self.bins.bit_length() - 1} bits"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a cell is coded with: a model and the session's fields beside the cell's."""
+    """What a cell is coded with: a model's folder and digest, and the session's fields beside the cell's."""
 
     model: Path
+    digest: bytes
     pool: tuple[tuple[str, Any], ...]
 
     @classmethod
-    def of(cls, model: Path, pool: Mapping[str, Any]) -> Setting:
+    def of(cls, model: Model, pool: Mapping[str, Any]) -> Setting:
         """From a mapping of session fields."""
-        return cls(model, tuple(sorted(pool.items())))
+        return cls(model.folder, model.card.digest, tuple(sorted(pool.items())))
 
-    def session(self, cell: Cell, card: ModelCard, seed: int) -> Session:
+    def session(self, cell: Cell, seed: int) -> Session:
         """The cell's session."""
         return Session(
             seed=seed,
             bins=cell.bins,
             decoders=cell.decoders,
             coupling=cell.coupling,
-            model_digest=card.digest,
+            model_digest=self.digest,
             **dict(self.pool),
         )
 
@@ -145,17 +152,17 @@ def side_arrays(place: DataPlace, decoder: int) -> Floats:
 
 
 @functools.cache
-def _ends(folder: Path) -> tuple[ModelCard, EncoderModel, DecoderModel]:
+def _ends(folder: Path) -> tuple[EncoderModel, DecoderModel]:
     card = load_card(folder)
-    return card, load_encoder_model(card), load_decoder_model(card)
+    return load_encoder_model(card), load_decoder_model(card)
 
 
 def code_unit(unit: CodingUnit) -> list[CellTrials]:
     """What came of the unit's messages, one result a cell."""
-    card, encoder_model, decoder_model = _ends(unit.setting.model)
+    encoder_model, decoder_model = _ends(unit.setting.model)
     rows = slice(unit.first, unit.first + unit.count)
     sides = [side_arrays(unit.place, k)[rows] for k in range(max(cell.decoders for cell in unit.cells))]
-    sessions = [unit.setting.session(cell, card, unit.seed) for cell in unit.cells]
+    sessions = [unit.setting.session(cell, unit.seed) for cell in unit.cells]
     return code_cells(sessions, encoder_model, decoder_model, source_arrays(unit.place)[rows], sides, unit.first)
 
 

@@ -6,6 +6,8 @@ import gzip
 from importlib import resources
 from pathlib import Path
 
+import numpy as np
+
 from encoder.files import read_idx
 from encoder.image_task import Images, ImageTask
 from shared_rng import CodecError
@@ -39,7 +41,7 @@ def mnist_digits(folder: Path | None, *, train: bool) -> Images:
         train: the training split or the test split.
 
     Raises:
-        CodecError: the files are missing and cannot be downloaded, or no IDX files.
+        CodecError: the files are missing and cannot be downloaded, or no IDX files of such images.
     """
     split = f"{'train' if train else 't10k'}-images-idx3-ubyte"
     path = (folder or CACHE) / "MNIST" / "raw" / split
@@ -47,7 +49,10 @@ def mnist_digits(folder: Path | None, *, train: bool) -> Images:
         _download(CACHE, train=train)
     if not path.is_file():
         raise CodecError("MNIST", f"no file {path}", "--data DIR with MNIST/raw as torchvision lays it out")
-    return read_idx(path.read_bytes(), str(path))
+    digits = read_idx(path.read_bytes(), str(path))
+    if digits.dtype != np.uint8 or digits.ndim != 3 or digits.shape[1:] != (28, 28):
+        raise CodecError(str(path), f"{digits.dtype} {list(digits.shape)}", "uint8 [B, 28, 28]")
+    return digits
 
 
 def _download(folder: Path, *, train: bool) -> None:

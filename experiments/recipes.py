@@ -14,11 +14,15 @@ from typing import Any
 from encoder.image_task import ImageTask
 from experiments.codebook_recipe import CodebookOptions, ListRecipe, QuantiserRecipe
 from experiments.discrete_recipe import DiscreteRecipe
-from experiments.paper_recipe import PaperOptions, PaperRecipe, paper_grid, paper_pools
+from experiments.paper_recipe import POOL_SIZES, PaperOptions, PaperRecipe, paper_grid, paper_pools
 from experiments.region_recipe import RegionOptions, RegionRecipe
 from experiments.trainer import Recipe, TrainingOptions, is_large
 from experiments.zero_bits_recipe import ZeroBitsOptions, ZeroBitsRecipe
 from shared_rng import CodecError, Coupling, ModelCard
+from shared_rng.regions import MAX_REGIONS
+from shared_rng.session import MAX_BINS
+
+_USUAL_POOL_SIZE = 256
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class RecipeKind:
         continued: the same as ``training`` of models that start from another; None if none does.
         continued_large: the same as ``continued`` of images of more than :data:`experiments.trainer.LARGE` values.
         least_decoders: cells of fewer are left out of sweeps.
+        most_bins: the largest L_max that its models can have.
     """
 
     options: type[Any]
@@ -53,6 +58,19 @@ class RecipeKind:
     continued: TrainingOptions | None = None
     continued_large: TrainingOptions | None = None
     least_decoders: int = 1
+    most_bins: int = MAX_BINS
+
+    def usual_pool_size(self, card: ModelCard, decoders: int, bins: int) -> int:
+        """N where none is asked for: the smallest of 256 or more that a model's sessions may have.
+
+        Raises:
+            CodecError: L_max is larger than any N.
+        """
+        sizes = [int(pool["pool_size"]) for pool in self.pools(card, decoders, bins)]
+        fitting = [size for size in sizes if size >= bins]
+        if not fitting:
+            raise CodecError("bins", bins, f"at most pool_size, {max(sizes)}")
+        return min(fitting, key=lambda size: (size < _USUAL_POOL_SIZE, size))
 
     def training_of(self, task: ImageTask, start: object) -> TrainingOptions:
         """Defaults of the loop for a model of a task that starts from ``start``, or from nothing if that is None."""
@@ -84,8 +102,12 @@ def _region_grid(task: ImageTask, decoders: int, bins: int) -> list[RegionOption
 
 
 def _region_pools(card: ModelCard, decoders: int, bins: int) -> list[dict[str, Any]]:
-    size, dimension = card.training["options"]["pool_size"], card.size("latent_dimension")
-    return [{"pool_size": size, "latent_dimension": dimension, "binning": "region"}]
+    """N of its training."""
+    options = card.training.get("options")
+    size = options.get("pool_size") if isinstance(options, dict) else None
+    if type(size) is not int:
+        raise CodecError("card training.options.pool_size", repr(size), "an integer, since the recipe is region")
+    return [{"pool_size": size, "latent_dimension": card.size("latent_dimension"), "binning": "region"}]
 
 
 def _zero_bits_grid(task: ImageTask, decoders: int, bins: int) -> list[ZeroBitsOptions]:
@@ -110,7 +132,9 @@ _CODEBOOK_CONTINUED = TrainingOptions(epochs=10)
 _codebook_kind = partial(RecipeKind, CodebookOptions, grid=_codebook_grid, pools=_codebook_pools, training=_CODEBOOK)
 
 RECIPES: dict[str, RecipeKind] = {
-    PaperRecipe.name: RecipeKind(PaperOptions, PaperRecipe, paper_grid, paper_pools, TrainingOptions(epochs=30)),
+    PaperRecipe.name: RecipeKind(
+        PaperOptions, PaperRecipe, paper_grid, paper_pools, TrainingOptions(epochs=30), most_bins=max(POOL_SIZES)
+    ),
     RegionRecipe.name: RecipeKind(
         RegionOptions,
         RegionRecipe,
@@ -119,6 +143,7 @@ RECIPES: dict[str, RecipeKind] = {
         _REGION,
         start=_region_start,
         continued=replace(_REGION, epochs=4),
+        most_bins=MAX_REGIONS,
     ),
     # A reference: it takes no messages, so it has no cells of its own.
     ZeroBitsRecipe.name: RecipeKind(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from experiments.pages import image_data, write_page
 from experiments.paper import PaperFigure, paper_figure
@@ -133,7 +134,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     for number, name in enumerate(columns):
         table.add_column(name, justify="left" if number == 0 else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(cell) for cell in row))
     console.print(table)
 
 

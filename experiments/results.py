@@ -21,6 +21,7 @@ class Record:
         source: ``mnist``, ``cifar10``, ``gaussian`` or ``toy`` (two letter distributions and no message).
         recipe: how an image model was trained, or the name of a reference, which then has coupling ``none``.
         model: name of its folder.
+        model_digest: what stands for it in a session, hexadecimal.
         training_seed: of the model.
         coding_seeds: seeds of common randomness; every message was coded with each, and figures are means.
         scheme: how a Gaussian source is coded, a name of ``experiments.gaussian`` or ``reference_cells``.
@@ -84,6 +85,7 @@ class Record:
     match_probability: float | None = None
     recipe: str | None = None
     model: str | None = None
+    model_digest: str | None = None
     training_seed: int | None = None
     coding_seeds: int | None = None
     failed_messages: int | None = None

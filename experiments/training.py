@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -126,7 +127,7 @@ def train(
                 sums = {name: sums.get(name, 0.0) + value for name, value in parts.items()}
                 bar.update(bars, advance=1, description=_describe(epoch, options.epochs, parts))
             means = {name: value / steps for name, value in sums.items()}
-            bar.console.print(_describe(epoch, options.epochs, means))
+            bar.console.print(_describe(epoch, options.epochs, means), markup=False)
             log.write(epoch + 1, means)
             trainer.save(checkpoint, epoch + 1, crops, digest)
     seconds = time.process_time() - started
@@ -143,9 +144,16 @@ def _describe(epoch: int, epochs: int, parts: dict[str, float]) -> str:
 
 
 def _export(trainer: Trainer, out: Path) -> None:
-    """Weights as float16: half the size, and both ends widen the same numbers."""
+    """Weights as float16: half the size, and both ends widen the same numbers.
+
+    Raises:
+        CodecError: one is not finite, since training has diverged, perhaps in its last step.
+    """
     tensors = {n: t for n, t in trainer.modules.state_dict().items() if n.startswith(EXPORTED)}
     halves = {n: (t.half() if t.is_floating_point() else t).cpu().contiguous() for n, t in tensors.items()}
+    for name, tensor in halves.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise CodecError("training", f"{name} infinite or no number", "finite weights; try a smaller learning rate")
     save_file(halves, out / WEIGHTS_NAME)
 
 
@@ -157,6 +165,9 @@ def _held_out_metrics(trainer: Trainer, out: Path, data: TrainingData) -> dict[s
     torch.manual_seed(trainer.options.seed)
     source, sides = held_out_tensors(data.task, data.held_out, trainer.recipe.sides)
     metrics = trainer.recipe.held_out(source.to(trainer.device), sides.to(trainer.device))
+    for name, value in metrics.items():
+        if not math.isfinite(value):
+            raise CodecError("training", f"{name} {value} on held-out images", "a number; try a smaller learning rate")
     return {"held_out_images": len(data.held_out)} | {name: round(value, 5) for name, value in metrics.items()}
 
 

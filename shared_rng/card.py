@@ -226,11 +226,16 @@ def find_model(name: str) -> Path:
     """The folder of a model: the name of one that comes with the package, or a path.
 
     Raises:
-        CodecError: neither is there.
+        CodecError: neither is there, or both are, and they differ.
     """
     shipped = {path.parent.name: path.parent for path in Path(str(resources.files("zoo"))).glob(f"*/{CARD_NAME}")}
+    path = Path(name)
     if name in shipped:
+        if (path / CARD_NAME).is_file() and not path.samefile(shipped[name]):
+            raise CodecError(
+                "model", f"{name!r}, a shipped model and a folder here", f"./{name}, or another folder name"
+            )
         return shipped[name]
-    if name and Path(name).is_dir():
-        return Path(name)
+    if name and path.is_dir():
+        return path
     raise CodecError("model", repr(name), f"a folder, or one of: {', '.join(sorted(shipped))}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,6 +50,10 @@ def test_row() -> None:
         ("options", {"decoders": 4.0}, "card training.options.decoders", "4.0"),
         ("metrics", "good", "card training.metrics", "str"),
         ("metrics", {"mse_paper": "low"}, "card training.metrics.mse_paper", "'low'"),
+        ("metrics", {"mse_paper": None}, "card training.metrics.mse_paper", "None"),
+        ("metrics", {"mse_paper": 10**400}, "card training.metrics.mse_paper", "1" + "0" * 39),
+        ("metrics", {"mse_paper": math.nan}, "card training.metrics.mse_paper", "nan"),
+        ("options", {"seed": 1.5}, "card training.options.seed", "1.5"),
         ("data", 1, "card training.data", "int"),
     ],
 )
@@ -81,6 +87,14 @@ def test_named_models() -> None:
         named_models(["gaussian"], "mnist")
     with refused("model", "'nothing'", "a folder, or one of"):
         named_models(["nothing"], "mnist")
+
+
+def test_named_models_without_messages(tmp_path: Path) -> None:
+    """A reference is a model folder as well."""
+    card = {"source": "zero-bits", "architecture": {}, "training": {"recipe": "zero-bits", "data": {"name": "mnist"}}}
+    (tmp_path / "card.json").write_text(json.dumps(card))
+    with refused(f"model {tmp_path}", "of recipe zero-bits", "one that takes messages"):
+        named_models([str(tmp_path)], "mnist")
 
 
 def test_named_models_of_a_data_set_of_the_same_name(monkeypatch: pytest.MonkeyPatch) -> None:

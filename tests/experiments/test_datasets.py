@@ -26,9 +26,18 @@ def test_tasks() -> None:
 
 def test_archive(tmp_path: Path) -> None:
     """Each split is an array of its own."""
-    np.savez(tmp_path / "cifar10.npz", train_images=PICTURES, test_images=PICTURES[:1])
+    np.savez(tmp_path / "cifar10.npz", train_images=PICTURES, test_images=PICTURES[:2])
     assert np.array_equal(load_images("cifar10", tmp_path, train=True), PICTURES)
-    assert np.array_equal(load_images("cifar10", tmp_path, train=False), PICTURES[:1])
+    assert np.array_equal(load_images("cifar10", tmp_path, train=False), PICTURES[:2])
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_fewer_than_two(tmp_path: Path, count: int) -> None:
+    """Figures of one image have no standard error."""
+    np.savez(tmp_path / "cifar10.npz", train_images=PICTURES[:count], test_images=PICTURES[:count])
+    for train, split in ((True, "training"), (False, "test")):
+        with refused(f"cifar10, {split} images", str(count), "at least 2"):
+            load_images("cifar10", tmp_path, train=train)
 
 
 @pytest.mark.parametrize(

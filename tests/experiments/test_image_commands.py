@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments.__main__ import app
-from experiments.image_commands import OwnImages, training_data
+from experiments.image_commands import OwnImages, models, training_data
+from experiments.report import print_table
 from tests.encoder.test_whole_images import COLOUR, GREY, folder
 from tests.models import refused
 
@@ -40,6 +42,34 @@ def test_options_that_do_not_fit(tmp_path: Path, change: dict[str, Any], operand
     own = OwnImages(path, options["size"], options["side"], options["crop"])
     with refused(operand, given):
         training_data(options["dataset"], None, own, options["batch"])
+
+
+def test_two_places_of_images(tmp_path: Path) -> None:
+    """A data folder and a user's own images."""
+    own = OwnImages(folder(tmp_path / "own", list(GREY)), (6, 8), "top", 3)
+    with refused("--data", f"{tmp_path} and --images", "one of them"):
+        training_data(None, tmp_path, own, 18)
+
+
+def test_models_of_an_odd_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line, and no table."""
+    (tmp_path / "odd").mkdir()
+    card = {"source": "none", "architecture": {}, "training": {"metrics": {"mse_paper": "low"}}}
+    (tmp_path / "odd" / "card.json").write_text(json.dumps(card))
+    with pytest.raises(SystemExit) as ended:
+        models(tmp_path)
+    assert ended.value.code == 3
+    assert capsys.readouterr() == (
+        "",
+        f"error: card training.metrics.mse_paper: got 'low' in {tmp_path}/odd/card.json, expected a number\n",
+    )
+
+
+def test_names_that_look_like_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder may be called so."""
+    print_table("Models", ["model"], [["run[best]"], ["[/b]"]])
+    assert "run[best]" in (shown := capsys.readouterr().out)
+    assert "[/b]" in shown
 
 
 def test_unknown_data_set() -> None:

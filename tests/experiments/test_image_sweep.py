@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +18,21 @@ from experiments.catalogue import Model, named_models
 from experiments.coding import code_in_process
 from experiments.image_choices import Choices
 from experiments.image_grid import ImageSweepOptions
+from experiments.image_report import write_report
 from experiments.image_sweep import ImageSweep
 from experiments.image_work import Setting
 from experiments.images import MNIST
 from experiments.results import Record, Results
 from shared_rng import Session, load_card
 from tests.models import refused
+
+
+def array(values: np.ndarray | np.floating) -> bytes:
+    """The bytes of a .npy file."""
+    file = io.BytesIO()
+    np.save(file, values)
+    return file.getvalue()
+
 
 OPTIONS = ImageSweepOptions(
     "mnist", decoders=(1, 2), bins=(4, 16), messages=60, coding_seeds=2, choose_messages=20, largest_pool=64, epochs=1
@@ -150,7 +161,9 @@ def test_pools_are_tried_as_long_as_they_help(out: Path, tmp_path: Path) -> None
     """A chain ends after the first that is no better."""
     choices = Choices(tmp_path / "choices.json")
     cell = OPTIONS.cells()[0]
-    settings = [Setting.of(out, {"pool_size": size}) for size in (32, 64, 128, 256)]
+    (folder, *_) = (out / "models").glob("*paper*")
+    model = Model(folder, load_card(folder))
+    settings = [Setting.of(model, {"pool_size": size}) for size in (32, 64, 128, 256)]
     tried = []
     scores = iter([0.3, 0.2, 0.2, 0.1])
     while (due := choices.due(cell, settings)) is not None:
@@ -233,7 +246,18 @@ def test_named_model_without_a_cell(data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "damage"),
-    [("errors/paper-gls-1-4.npy", b""), ("errors/paper-gls-1-4.npy", b"no"), ("choices.json", b"{")],
+    [
+        ("errors/paper-gls-1-4.npy", b""),
+        ("errors/paper-gls-1-4.npy", b"no"),
+        ("errors/paper-gls-1-4.npy", array(np.float64(0.1))),
+        ("errors/paper-gls-1-4.npy", array(np.zeros(59))),
+        ("errors/paper-gls-1-4.npy", array(np.zeros((60, 1)))),
+        ("errors/paper-gls-1-4.npy", array(np.full(60, "no"))),
+        ("choices.json", b"{"),
+        ("choices.json", b"[1]"),
+        ("choices.json", b'{"a": "b"}'),
+        ("choices.json", b'{"a": null}'),
+    ],
 )
 def test_damaged_files(out: Path, data: Path, tmp_path: Path, name: str, damage: bytes) -> None:
     """Refused by name."""
@@ -245,6 +269,63 @@ def test_damaged_files(out: Path, data: Path, tmp_path: Path, name: str, damage:
         ImageSweep(OPTIONS, data, tmp_path, models=out / "models").run(1)
 
 
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("seconds", "seconds None"),
+        ("mse_paper", "a record without mse_paper"),
+        ("pool_size", "a record without pool_size"),
+    ],
+)
+def test_incomplete_results(out: Path, data: Path, tmp_path: Path, name: str, given: str) -> None:
+    """Of the schema, but without what every run has."""
+    body = json.loads((out / "results.json").read_text())
+    del (body["configuration"] if name in body["configuration"] else body["records"][0])[name]
+    (tmp_path / "results.json").write_text(json.dumps(body))
+    shutil.copytree(out / "errors", tmp_path / "errors")
+    with refused(str(tmp_path / "results.json"), given, "remove the file to begin again"):
+        ImageSweep(OPTIONS, data, tmp_path, models=out / "models")
+
+
+def test_another_model_of_the_name(out: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retrained meanwhile: cells and choices are of the old one. In the folder, and by name."""
+    monkeypatch.setattr(paper_recipe, "BETAS", (4.0, 8.0))
+    monkeypatch.setattr(paper_recipe, "POOL_SIZES", (32, 64, 128))
+    done, models = tmp_path / "out", tmp_path / "models"
+    shutil.copytree(out, done, ignore=shutil.ignore_patterns("models"))
+    shutil.copytree(out / "models", models)
+    ImageSweep(OPTIONS, data, done, models=models)
+    folder, other = (models / str(coded(out)[0].model), *sorted(models.glob("*paper*")))[:2]
+    if folder == other:
+        other = sorted(models.glob("*paper*"))[1]
+    named = named_models([str(folder)], "mnist")
+    options = replace(OPTIONS, decoders=(1,), bins=(4,), coding_seeds=1)
+    ImageSweep(options, data, tmp_path / "named", named).run(1)
+    for name in ("card.json", "weights.safetensors"):
+        shutil.copy(other / name, folder / name)
+    with refused("models", f"{folder}, another model of that name", f"the one of which {done / 'results.json'} has"):
+        ImageSweep(OPTIONS, data, done, models=models)
+    with refused("model_digests", load_card(folder).digest.hex(), f"{named[0].card.digest.hex()}"):
+        ImageSweep(options, data, tmp_path / "named", named_models([str(folder)], "mnist"))
+    cell, pool = OPTIONS.cells()[0], {"pool_size": 32}
+    choices = Choices(tmp_path / "choices.json")
+    choices.put(Setting.of(named[0], pool), {cell: 0.1})
+    assert choices.score(cell, Setting.of(named[0], pool)) == 0.1
+    assert choices.score(cell, Setting.of(Model(folder, load_card(folder)), pool)) is None
+
+
+def test_more_bins_than_the_smallest_pool(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The effect of N is measured where a pool has a candidate a bin, and the report is written."""
+    monkeypatch.setattr(paper_recipe, "BETAS", (4.0,))
+    monkeypatch.setattr(paper_recipe, "POOL_SIZES", (32, 64))
+    options = replace(OPTIONS, decoders=(1,), bins=(64,), coding_seeds=1, messages=10, choose_messages=10)
+    run = ImageSweep(options, data, tmp_path, description={"command": "sweep", "date": "today"})
+    results = run.run(1)
+    assert [record.pool_size for record in results.records if record.coupling != "none"] == [64, 64]
+    assert [record.pool_size for record in Results.read(tmp_path / "pool_sizes").records] == [64]
+    assert write_report(run, results).is_file()
+
+
 def test_other_options_are_another_run(out: Path, data: Path) -> None:
     with refused("messages", "50", "60, as"):
         ImageSweep(replace(OPTIONS, messages=50), data, out)
@@ -254,9 +335,7 @@ def test_models_that_are_elsewhere(out: Path, data: Path, tmp_path: Path) -> Non
     """A finished run whose models are not in the folder says so before it trains others, and changes nothing."""
     before = (out / "results.json").read_bytes()
     name = str(coded(out)[0].model)
-    with refused(
-        "models", f"{tmp_path} without {name}", f"the folder with it, as {out / 'results.json'} has its cells"
-    ):
+    with refused("models", f"{tmp_path} without {name}", f"the one of which {out / 'results.json'} has the cells"):
         ImageSweep(OPTIONS, data, out, models=tmp_path)
     assert (out / "results.json").read_bytes() == before
     assert list(tmp_path.iterdir()) == []
@@ -298,6 +377,11 @@ def test_cells_that_no_session_has() -> None:
     """Before anything is trained."""
     with refused("bins", "3", "a power of two"):
         replace(OPTIONS, bins=(4, 3))
+    for recipe, bins, most in (("region", 512, 256), ("paper", 8192, 4096)):
+        with refused("bins", f"{bins} with recipe {recipe}", f"at most {most}"):
+            replace(OPTIONS, recipes=("quantiser", recipe), bins=(4, bins))
+    with refused("recipes", "zero-bits", "recipes that take messages"):
+        replace(OPTIONS, recipes=("paper", "zero-bits"))
     for decoders in (0, 65537):
         with refused("decoders", str(decoders), "an integer in 1 … 65536"):
             replace(OPTIONS, decoders=(1, decoders))

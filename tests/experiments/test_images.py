@@ -54,6 +54,17 @@ def test_digits_of_a_damaged_file(tmp_path: Path) -> None:
         images.mnist_digits(tmp_path, train=True)
 
 
+@pytest.mark.parametrize("shape", [(2, 32, 32), (2, 28), (2, 28, 28, 1)])
+def test_digits_of_another_size(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    """The file is named."""
+    write_split(tmp_path, "train", 3)
+    path = tmp_path / "MNIST" / "raw" / "train-images-idx3-ubyte"
+    header = bytes([0, 0, 8, len(shape)]) + np.array(shape, dtype=">u4").tobytes()
+    path.write_bytes(header + bytes(int(np.prod(shape))))
+    with refused(str(path)):
+        images.mnist_digits(tmp_path, train=True)
+
+
 class Downloads:
     """Takes the place of torchvision's data set; writes the split, or fails."""
 

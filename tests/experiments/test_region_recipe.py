@@ -16,6 +16,7 @@ from encoder.image_task import ImageTask
 from experiments import images
 from experiments.coding import code_in_process
 from experiments.distortion import best_squared_errors
+from experiments.recipes import recipe_kind
 from experiments.region_recipe import RegionOptions, RegionRecipe, expected_error, match_probabilities
 from experiments.region_samples import RegionSamples
 from experiments.trainer import Trainer, TrainingOptions
@@ -167,6 +168,24 @@ def test_trained_model_codes(trained: Path, tmp_path: Path) -> None:
             errors[name, coupling] = best_squared_errors(sources, outcome.reconstructions).mean()
     assert errors["long", "gls"] < errors["short", "gls"]
     assert errors["long", "gls"] < errors["long", "baseline"]
+
+
+@pytest.mark.parametrize("training", [{}, {"options": [1]}, {"options": {}}, {"options": {"pool_size": "64"}}])
+def test_cards_without_a_pool_size(training: dict[str, object]) -> None:
+    """Sessions have N of the training, so a card must tell it."""
+    card = ModelCard("vae", {"latent_dimension": 4}, training, None, bytes(32))
+    with refused("card training.options.pool_size", expected="an integer, since the recipe is region"):
+        recipe_kind("region").pools(card, 2, 4)
+
+
+def test_usual_pool_size() -> None:
+    """256 where there is a choice, or more where L_max is larger; what a model was trained for where there is none."""
+    card = ModelCard("vae", {"latent_dimension": 4, "words": 8}, {"options": {"pool_size": 64}}, None, bytes(32))
+    assert [recipe_kind("paper").usual_pool_size(card, 2, bins) for bins in (4, 256, 512)] == [256, 256, 512]
+    assert recipe_kind("region").usual_pool_size(card, 2, 4) == 64
+    assert recipe_kind("list").usual_pool_size(card, 2, 4) == 8
+    with refused("bins", "128", "at most pool_size, 64"):
+        recipe_kind("region").usual_pool_size(card, 2, 128)
 
 
 @pytest.mark.parametrize(

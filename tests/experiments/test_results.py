@@ -60,6 +60,7 @@ IMAGES = Record(
     psnr_db=13.01,
     recipe="paper",
     model="mnist-paper",
+    model_digest="5f" * 32,
     training_seed=1,
     coding_seeds=3,
     mse_paper_seeds=[0.1, 0.11, 0.09],

@@ -201,6 +201,16 @@ def test_diverged_training_is_told(tmp_path: Path) -> None:
     assert not (tmp_path / "card.json").exists()
 
 
+@pytest.mark.parametrize(("rate", "given"), [(1e20, "infinite or no number"), (1e3, "on held-out images")])
+def test_training_that_diverges_in_its_last_step(tmp_path: Path, rate: float, given: str) -> None:
+    """After which no loss is computed: the weights show it, or what they give."""
+    digits = images.bundled_digits(300)
+    one_step = replace(OPTIONS, epochs=1, batch=len(digits) - len(digits) // 10, learning_rate=rate)
+    with refused("training", given, "try a smaller learning rate"):
+        train_digits(tmp_path, one_step, digits=digits)
+    assert not (tmp_path / "card.json").exists()
+
+
 def test_checkpoint_of_other_digits_is_refused(undisturbed: Path, tmp_path: Path) -> None:
     """The card would name data of which the weights have seen a part only."""
     (tmp_path / "checkpoint.pt").write_bytes((undisturbed / "checkpoint.pt").read_bytes())

@@ -27,7 +27,7 @@ DIGITS, BINS, DECODERS = 70, (4, 16), (1, 2)
 EVERY = {
     "source", "coupling", "decoders", "bins", "bits", "messages", "pool_size", "match_probability", "failed_messages",
     "payload_bytes", "transport_bytes", "transport_bytes_back", "seconds", "mse_paper", "mse_paper_sem", "mse",
-    "psnr_db", "recipe", "model",
+    "psnr_db", "recipe", "model", "model_digest",
 }  # fmt: skip
 GLS_ONLY = {"baseline_minus_gls", "baseline_minus_gls_sem"}
 
@@ -115,7 +115,7 @@ def test_records(demo: Demo) -> None:
 def test_configuration(demo: Demo) -> None:
     """What is needed to run it again, and with what it ran."""
     configuration = json.loads(demo.text)["configuration"]
-    expected = {"digits": DIGITS, "bins": list(BINS), "decoders": list(DECODERS), "pool_size": 256, "seed": 1}
+    expected = {"digits": DIGITS, "bins": list(BINS), "decoders": list(DECODERS), "pool_size": None, "seed": 1}
     assert {name: configuration[name] for name in expected} == expected
     assert configuration["command"].startswith(f"python -m experiments demo --digits {DIGITS} --bins 4,16")
     assert configuration["models"] == ["mnist"]
@@ -206,7 +206,7 @@ REFUSED: list[tuple[list[str], int, str]] = [
     (["demo", "--digits", "1"], 3, "digits: got 1, expected at least 2"),
     (["demo", "--digits", "1001"], 3, "digits: got 1001, expected 1 … 1000"),
     (["demo", "--bins", "3"], 3, "bins: got 3, expected a power of two"),
-    (["demo", "--bins", "512"], 3, "bins: got 512, expected at most pool_size, 256"),
+    (["demo", "--bins", "512", "--pool-size", "256"], 3, "bins: got 512, expected at most pool_size, 256"),
     (["demo", "--decoders", "0"], 3, "decoders: got 0, expected an integer in 1"),
     (["demo", "--model", "gaussian"], 3, "model gaussian: got trained on no images, expected trained on mnist"),
     (["demo", "--model", "none"], 3, "model: got 'none', expected a folder, or one of"),

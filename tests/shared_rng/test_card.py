@@ -130,6 +130,19 @@ def test_find_model_by_name() -> None:
     assert load_card(folder).source == "gaussian"
 
 
+def test_a_folder_of_a_shipped_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither is taken silently for the other; a folder without a model is none."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mnist").mkdir()
+    assert find_model("mnist").parent.name == "zoo"
+    (tmp_path / "mnist" / "card.json").write_text("{}")
+    with refused("model", "'mnist', a shipped model and a folder here", "./mnist"):
+        find_model("mnist")
+    assert find_model("./mnist") == Path("mnist")
+    monkeypatch.chdir(find_model("gaussian").parent)
+    assert find_model("mnist").samefile("mnist")
+
+
 def test_find_model_by_path(folder: Path) -> None:
     assert find_model(str(folder)) == folder
 
