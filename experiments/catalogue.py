@@ -99,7 +99,7 @@ def models_in(folder: Path) -> list[Model]:
 
 COLUMNS = (
     "model", "data", "recipe", "K", "bits", "MB", "images held out", "mse_paper", "one decoder", "one shared race",
-    "training, CPU s",
+    "rate, nats", "MSE, encoder's sample", "training, CPU s",
 )  # fmt: skip
 
 
@@ -108,7 +108,10 @@ def row(model: Model) -> list[str]:
     decoders, bins = model.options.get("decoders"), model.options.get("bins")
     metrics = model.metrics
     size = 0 if model.card.weights is None else model.card.weights.stat().st_size
-    names = ("held_out_images", "mse_paper", "mse_paper_one_decoder", "mse_paper_baseline", "training_cpu_seconds")
+    names = (
+        "held_out_images", "mse_paper", "mse_paper_one_decoder", "mse_paper_baseline", "rate_nats",
+        "mse_encoder_sample", "training_cpu_seconds",
+    )  # fmt: skip
     return [
         model.folder.name,
         model.dataset or model.card.source,

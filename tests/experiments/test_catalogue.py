@@ -39,7 +39,7 @@ def test_shipped_models() -> None:
 
 def test_row() -> None:
     found = row(model("a", decoders=4, bins=16))
-    assert found == ["a", "mnist", "list", "4", "4", "0.0", "6000", "0.125", "", "", ""]
+    assert found == ["a", "mnist", "list", "4", "4", "0.0", "6000", "0.125", "", "", "", "", ""]
 
 
 @pytest.mark.parametrize(
