@@ -9,7 +9,9 @@ against the error of all K being in a wrong cell.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -130,10 +132,16 @@ def _scalar_erfc(x: float) -> float:
     return math.erfc(x)
 
 
-# Compiled at import: two threads whose calls are the first would both compile it, and numba warn of that.
-_erfc = vectorize(["float64(float64)"], cache=True)(_scalar_erfc)
+@functools.cache
+def _erfc() -> Callable[[Floats], Floats]:
+    """erfc of arrays, any shape. Made at the first call, since half a second is much for programs without lattices.
+
+    Threads whose calls are the first each make one: of a shared one, numba would warn that it is compiled twice.
+    """
+    made: Callable[[Floats], Floats] = vectorize(["float64(float64)"], cache=True)(_scalar_erfc)
+    return made
 
 
 def upper_tail(x: Floats) -> Floats:
     """Q(x) = P(N(0, 1) > x), same shape."""
-    return np.asarray(0.5 * _erfc(x / math.sqrt(2.0)))
+    return np.asarray(0.5 * _erfc()(x / math.sqrt(2.0)))
