@@ -23,6 +23,15 @@ class Model:
     folder: Path
     card: ModelCard
 
+    @classmethod
+    def at(cls, folder: Path) -> Model:
+        """The model of a folder.
+
+        Raises:
+            CodecError: there is no card, or it does not fit its weights.
+        """
+        return cls(folder, load_card(folder))
+
     @property
     def recipe(self) -> str:
         """How it was trained; models from before there were recipes are the paper's."""
@@ -94,7 +103,7 @@ def models_in(folder: Path) -> list[Model]:
     if not folder.is_dir():
         raise CodecError("models", f"no folder {folder}", "a folder of model folders")
     paths = sorted(folder.glob(f"*/{CARD_NAME}"))
-    return [Model(path.parent, load_card(path.parent)) for path in paths]
+    return [Model.at(path.parent) for path in paths]
 
 
 COLUMNS = (
@@ -132,7 +141,7 @@ def named_models(names: Sequence[str], dataset: str) -> list[Model]:
     """
     models: list[Model] = []
     for name in names:
-        model = Model(find_model(name), load_card(find_model(name)))
+        model = Model.at(find_model(name))
         if model.folder.name in [other.folder.name for other in models]:
             raise CodecError(f"model {name}", f"another model of the name {model.folder.name}", "a name of its own")
         if model.dataset != dataset:

@@ -191,8 +191,8 @@ def _code_cell(
     outcomes: list[Outcome] = []
     records: list[Record] = []
     kind = recipe_kind(model.recipe)
+    usual = kind.usual_pool_size(model.card, *cell)
     for coupling in kind.couplings:
-        usual = kind.usual_pool_size(model.card, *cell)
         session = deployment.encoder.session(
             pool_size=usual if model.card.source == "codebook" else options.pool_size or usual,
             bins=cell[1],

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.image_work import Cell, Setting
+from experiments.whole_files import write_whole
 from shared_rng import CodecError
 
 
@@ -42,9 +43,7 @@ class Choices:
     def put(self, setting: Setting, scores: dict[Cell, float]) -> None:
         """Keep what a setting gave."""
         self._scores |= {self._key(cell, setting): score for cell, score in scores.items()}
-        partial = self._path.with_suffix(".partial")
-        partial.write_text(json.dumps(self._scores, indent=0) + "\n", encoding="utf-8")
-        partial.replace(self._path)
+        write_whole(self._path, json.dumps(self._scores, indent=0) + "\n")
 
     def due(self, cell: Cell, settings: Sequence[Setting]) -> Setting | None:
         """The next of one model's settings to try, None once one was no better than that before it."""

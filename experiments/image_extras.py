@@ -17,7 +17,6 @@ from experiments.image_records import cell_record
 from experiments.image_work import Cell, Setting, side_arrays, source_arrays
 from experiments.recipes import recipe_kind
 from experiments.results import RESULTS_NAME, Record, Results
-from shared_rng import load_card
 
 if TYPE_CHECKING:
     from experiments.image_sweep import ImageSweep
@@ -40,7 +39,7 @@ def write_pool_sizes(sweep: ImageSweep, pool: ProcessPoolExecutor) -> None:
     folder = pool_sizes_folder(sweep)
     if record is None or (folder / RESULTS_NAME).is_file():
         return
-    model = Model(sweep.folder_of(record), load_card(sweep.folder_of(record)))
+    model = Model.at(sweep.folder_of(record))
     decoders, bins = _spread(sweep.options.decoders), _spread(sweep.options.bins)
     cells = [Cell(_RECIPE, "gls", k, b) for k in decoders for b in bins]
     groups = []
@@ -67,7 +66,7 @@ def examples(sweep: ImageSweep) -> dict[str, Example]:
         record = _middle_record(sweep, coupling, recipe)
         if record is None:
             continue
-        model = Model(sweep.folder_of(record), load_card(sweep.folder_of(record)))
+        model = Model.at(sweep.folder_of(record))
         ends = load_encoder_model(model.card), load_decoder_model(model.card)
         pools = recipe_kind(recipe).pools(model.card, record.decoders, record.bins)
         fields = next(f for f in pools if f["pool_size"] == record.pool_size)

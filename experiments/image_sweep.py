@@ -8,6 +8,7 @@ in any way goes on with the same command.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -134,24 +135,24 @@ class ImageSweep:
 
     def _candidates(self, cells: Sequence[Cell], pool: ProcessPoolExecutor) -> dict[Cell, list[Setting]]:
         """Settings to choose from for each cell; trains what is missing first."""
-        missing: list[TrainingUnit] = []
+        wanted: dict[Path, TrainingUnit] = {}
         folders: dict[Cell, list[Path]] = {}
         for cell in cells:
             named = models_for(self._named, cell.recipe, self.options.dataset, cell.decoders, cell.bins)
             units = [] if named else self._plan.units(cell.recipe, cell.decoders, cell.bins)
             folders[cell] = [model.folder for model in named] or [unit.out for unit in units]
-            missing += [unit for unit in units if not is_trained(unit)]
-        train_all(missing, pool, self._trained)
-        return {cell: list(self._settings(cell, own)) for cell, own in folders.items()}
+            wanted |= {unit.out: unit for unit in units}
+        train_all([unit for unit in wanted.values() if not is_trained(unit)], pool, self._trained)
+        models = {folder: Model.at(folder) for folder in dict.fromkeys(itertools.chain(*folders.values()))}
+        return {cell: list(self._settings(cell, [models[folder] for folder in own])) for cell, own in folders.items()}
 
     def _trained(self, done: int, total: int, name: str) -> None:
         self._bar.update(self._task, description="training", total=total, completed=done)
         if name:
             self._bar.console.print(f"trained {done} of {total}: {name}", markup=False)
 
-    def _settings(self, cell: Cell, folders: Sequence[Path]) -> Iterator[Setting]:
-        for folder in folders:
-            model = Model(folder, load_card(folder))
+    def _settings(self, cell: Cell, models: Sequence[Model]) -> Iterator[Setting]:
+        for model in models:
             pools = recipe_kind(cell.recipe).pools(model.card, cell.decoders, cell.bins)
             usable = [fields for fields in pools if fields["pool_size"] >= cell.bins]
             small = [fields for fields in usable if fields["pool_size"] <= self.options.largest_pool]
@@ -186,7 +187,7 @@ class ImageSweep:
         seeds = tuple(range(1, self.options.coding_seeds + 1))
         groups = [(setting, tuple(cells), seeds) for setting, cells in chosen.items()]
         for setting, cells, trials in self.code(groups, self.test_images, rows, pool, "evaluating"):
-            model = Model(setting.model, load_card(setting.model))
+            model = Model.at(setting.model)
             for cell in cells:
                 session = setting.session(cell, seeds[0])
                 seed = model.options.get("seed")

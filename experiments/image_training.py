@@ -11,7 +11,7 @@ from experiments.catalogue import Model, folder_name
 from experiments.datasets import task_of
 from experiments.image_work import DataPlace, TrainingUnit, train_unit
 from experiments.recipes import recipe_kind
-from shared_rng import CodecError, load_card
+from shared_rng import CodecError
 from shared_rng.card import CARD_NAME
 
 
@@ -60,7 +60,7 @@ def is_trained(unit: TrainingUnit) -> bool:
     """
     if not (unit.out / CARD_NAME).is_file():
         return False
-    require_images(Model(unit.out, load_card(unit.out)), unit.images)
+    require_images(Model.at(unit.out), unit.images)
     return True
 
 
@@ -90,13 +90,14 @@ def train_all(
         while chain is not None and not is_trained(chain):
             waiting[chain.out] = chain
             chain = chain.after
-    done, total, running = 0, len(waiting), set[Future[Path]]()
+    done, total, running, missing = 0, len(waiting), set[Future[Path]](), set(waiting)
     report(done, total, "")
     while waiting or running:
-        ready = [unit for unit in waiting.values() if unit.after is None or is_trained(unit.after)]
+        ready = [unit for unit in waiting.values() if unit.after is None or unit.after.out not in missing]
         for unit in ready:
             running.add(pool.submit(train_unit, waiting.pop(unit.out)))
         finished, running = wait(running, return_when=FIRST_COMPLETED)
         for future in finished:
             done += 1
+            missing.remove(future.result())
             report(done, total, future.result().name)

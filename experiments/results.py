@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from experiments.whole_files import write_whole
 from shared_rng import CodecError
 
 RESULTS_NAME = "results.json"
@@ -166,9 +167,7 @@ class Results:
         records = [{name: v for name, v in asdict(r).items() if v is not None} for r in self.records]
         path = folder / RESULTS_NAME
         body = {"configuration": self.configuration, "records": records}
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
-        partial.replace(path)
+        write_whole(path, json.dumps(body, indent=1) + "\n")
         return path
 
     @classmethod

@@ -26,6 +26,7 @@ from encoder.image_task import Images, ImageTask
 from experiments.progress import progress
 from experiments.trainer import Recipe, Trainer, TrainingOptions
 from experiments.training_log import TrainingLog
+from experiments.whole_files import write_whole
 from shared_rng import CodecError, ModelCard
 from shared_rng.card import CARD_NAME, load_card, weights_sha256
 
@@ -209,7 +210,5 @@ def _write_card(
         "weights": {"file": weights.name, "sha256": weights_sha256(weights)},
         "training": training,
     }
-    partial = out / f"{CARD_NAME}.partial"
-    partial.write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
-    partial.replace(out / CARD_NAME)  # Whoever finds a card takes the model as finished.
+    write_whole(out / CARD_NAME, json.dumps(card, indent=2) + "\n")  # Who finds a card takes the model as finished.
     return load_card(out)

@@ -52,6 +52,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def with_another_pixel(data: Path, copy: Path, part: str = "train") -> None:
+    """A copy of the digits, but for the last pixel of one split."""
+    shutil.copytree(data, copy)
+    file = copy / "MNIST" / "raw" / f"{part}-images-idx3-ubyte"
+    file.write_bytes(file.read_bytes()[:-1] + b"\1")
+
+
 @pytest.fixture(scope="module")
 def out(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a complete run with two models and two pool sizes to choose from."""
@@ -198,9 +205,7 @@ def test_without_images_nothing_is_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("part", ["train", "t10k"])
 def test_other_images_are_another_run(out: Path, data: Path, tmp_path: Path, part: str) -> None:
     """References would be of one data set and cells of another."""
-    shutil.copytree(data, tmp_path / "data")
-    file = tmp_path / "data" / "MNIST" / "raw" / f"{part}-images-idx3-ubyte"
-    file.write_bytes(file.read_bytes()[:-1] + b"\1")
+    with_another_pixel(data, tmp_path / "data", part)
     name = {"train": "training_images", "t10k": "test_images"}[part]
     with refused(name, "", f"as {out / 'results.json'} has"):
         ImageSweep(OPTIONS, tmp_path / "data", out)
@@ -209,9 +214,7 @@ def test_other_images_are_another_run(out: Path, data: Path, tmp_path: Path, par
 def test_models_of_other_images(out: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of models that another sweep trained on other images."""
     monkeypatch.setattr(paper_recipe, "BETAS", (4.0, 8.0))
-    shutil.copytree(data, tmp_path / "data")
-    file = tmp_path / "data" / "MNIST" / "raw" / "train-images-idx3-ubyte"
-    file.write_bytes(file.read_bytes()[:-1] + b"\1")
+    with_another_pixel(data, tmp_path / "data")
     with refused("models", "trained on other images", "another folder"):
         ImageSweep(OPTIONS, tmp_path / "data", tmp_path / "out", models=out / "models").run(1)
 
@@ -220,9 +223,7 @@ def test_references_of_other_images(out: Path, data: Path, tmp_path: Path, monke
     """Networks that get no message are in the same folder; a named model is not."""
     monkeypatch.setattr(paper_recipe, "BETAS", (4.0,))
     monkeypatch.setattr(paper_recipe, "POOL_SIZES", (32,))
-    shutil.copytree(data, tmp_path / "data")
-    file = tmp_path / "data" / "MNIST" / "raw" / "train-images-idx3-ubyte"
-    file.write_bytes(file.read_bytes()[:-1] + b"\1")
+    with_another_pixel(data, tmp_path / "data")
     models = tmp_path / "models"
     for folder in (out / "models").glob("*zero-bits*"):
         shutil.copytree(folder, models / folder.name)
@@ -295,9 +296,8 @@ def test_another_model_of_the_name(out: Path, data: Path, tmp_path: Path, monkey
     shutil.copytree(out, done, ignore=shutil.ignore_patterns("models"))
     shutil.copytree(out / "models", models)
     ImageSweep(OPTIONS, data, done, models=models)
-    folder, other = (models / str(coded(out)[0].model), *sorted(models.glob("*paper*")))[:2]
-    if folder == other:
-        other = sorted(models.glob("*paper*"))[1]
+    folder = models / str(coded(out)[0].model)
+    (other,) = set(models.glob("*paper*")) - {folder}
     named = named_models([str(folder)], "mnist")
     options = replace(OPTIONS, decoders=(1,), bins=(4,), coding_seeds=1)
     ImageSweep(options, data, tmp_path / "named", named).run(1)

@@ -19,13 +19,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from decoder.client import DecoderClient
 from decoder.model import DecoderModel, load_decoder_model
 from encoder.client import EncoderClient
 from encoder.model import EncoderModel, load_encoder_model
+from experiments.coding import code_in_process
 from experiments.gaussian import draw
 from experiments.processes import ServiceProcess, start
 from gumbelcast.channels import open_blocking_channel
-from shared_rng import Session, find_model, load_card
+from shared_rng import ModelCard, Session, find_model, load_card
 
 Floats = npt.NDArray[np.floating]
 
@@ -197,3 +199,25 @@ def in_process_models() -> tuple[EncoderModel, DecoderModel]:
     """Both halves of the shipped Gaussian model, in this process."""
     card = load_card(find_model("gaussian"))
     return load_encoder_model(card), load_decoder_model(card)
+
+
+def assert_as_in_process(
+    session: Session,
+    card: ModelCard,
+    encoder: EncoderClient,
+    decoders: Sequence[DecoderClient],
+    sources: Floats,
+    sides: Sequence[Floats],
+) -> None:
+    """Code sources through running services: picks and reconstructions are those of the model in this process."""
+    encoder.open(session)
+    for decoder, side in zip(decoders, sides, strict=True):
+        decoder.put_side_information(session.digest, side)
+    answers = list(encoder.encode(session, sources, batch=7))
+    assert all(state.lag == 0 for state in encoder.await_delivery(session, len(sources)))
+    here = code_in_process(session, load_encoder_model(card), load_decoder_model(card), sources, sides)
+    assert np.array_equal(np.concatenate([answer.picks for answer in answers]), here.encoder_picks)
+    for k, decoder in enumerate(decoders):
+        picks, reconstructions = decoder.read(session.digest, len(sources))
+        assert np.array_equal(picks, here.decoder_picks[k])
+        assert np.array_equal(reconstructions, here.reconstructions[k].astype(np.float32))

@@ -16,7 +16,7 @@ from experiments import images
 from experiments.coding import code_in_process
 from experiments.distortion import best_squared_errors, standard_error
 from shared_rng import Coupling, find_model, load_card
-from tests.integration.services import Fleet
+from tests.integration.services import Fleet, assert_as_in_process
 from tests.models import refused, uniforms, write_codebook
 
 SOURCES = np.sign(2.0 * uniforms(30 * 12, 1) - 1.0).reshape(30, 4, 3)
@@ -41,17 +41,7 @@ def test_codebooks_are_served(tmp_path: Path, kind: str, couplings: tuple[Coupli
                 encoder.session(pool=pool)
         for coupling in couplings:
             session = encoder.session(seed=5, decoders=3, coupling=coupling)
-            encoder.open(session)
-            for decoder, side in zip(decoders, SIDES, strict=False):
-                decoder.put_side_information(session.digest, side)
-            answers = list(encoder.encode(session, SOURCES, batch=7))
-            assert all(state.lag == 0 for state in encoder.await_delivery(session, len(SOURCES)))
-            here = code_in_process(session, load_encoder_model(card), load_decoder_model(card), SOURCES, SIDES)
-            assert np.array_equal(np.concatenate([answer.picks for answer in answers]), here.encoder_picks)
-            for k, decoder in enumerate(decoders[:3]):
-                picks, reconstructions = decoder.read(session.digest, 30)
-                assert np.array_equal(picks, here.decoder_picks[k])
-                assert np.array_equal(reconstructions, here.reconstructions[k].astype(np.float32))
+            assert_as_in_process(session, card, encoder, decoders[:3], SOURCES, SIDES)
             encoder.close(session)
 
 

@@ -6,17 +6,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from decoder.client import DecoderClient
-from decoder.model import load_decoder_model
 from encoder.client import EncoderClient
-from encoder.model import load_encoder_model
-from experiments.coding import code_in_process
 from shared_rng import Binning
 from tests.bits import ESTIMATOR, MIXTURE, write_model
-from tests.integration.services import Fleet
+from tests.integration.services import Fleet, assert_as_in_process
 from tests.models import refused, uniforms
 
 SOURCES = 2.0 * uniforms(30 * 30, 1).reshape(30, 6, 5) - 1.0
@@ -39,14 +35,4 @@ def test_binning_follows_from_the_model(tmp_path: Path, architecture: dict[str, 
             assert encoder.session(seed=5, pool_size=256, binning=other).binning == other
         with refused("pool", "lattice", "iid, since the encoder's source is not Gaussian"):
             encoder.session(pool="lattice")
-        encoder.open(session)
-        for decoder, side in zip(decoders, SIDES, strict=True):
-            decoder.put_side_information(session.digest, side)
-        answers = list(encoder.encode(session, SOURCES, batch=7))
-        assert all(state.lag == 0 for state in encoder.await_delivery(session, len(SOURCES)))
-        here = code_in_process(session, load_encoder_model(card), load_decoder_model(card), SOURCES, SIDES)
-        assert np.array_equal(np.concatenate([answer.picks for answer in answers]), here.encoder_picks)
-        for k, decoder in enumerate(decoders):
-            picks, reconstructions = decoder.read(session.digest, len(SOURCES))
-            assert np.array_equal(picks, here.decoder_picks[k])
-            assert np.array_equal(reconstructions, here.reconstructions[k].astype(np.float32))
+        assert_as_in_process(session, card, encoder, decoders, SOURCES, SIDES)
